@@ -90,6 +90,23 @@ fn a_check_beside_writers_reports_no_damage_that_is_not_there() {
     check_and_stats_are_true(&Options::new().page_bytes(512), false);
 }
 
+/// Pages come to memory and leave it all the while, so that a check finds some there and makes copies of others.
+#[test]
+fn a_check_beside_writers_in_a_tiny_memory_reports_none_either() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Options::new().memory(128 << 10).open(dir.path().join("p.ever")).unwrap();
+    let cold = db.tree("cold").unwrap();
+    (0..20_000u32).for_each(|i| cold.put(i.to_be_bytes(), [1; 40]).unwrap());
+    beside_writers(&db, ["a", "b", "c"], false, |round| {
+        assert_eq!(db.check().unwrap(), [], "round {round}");
+        let counts = db.count().unwrap();
+        let cold = counts.trees.iter().find(|tree| tree.name == "cold").unwrap();
+        assert_eq!(cold.entries, 20_000, "round {round}");
+    });
+    let memory = db.stats().unwrap().memory;
+    assert!(memory.evictions > 1000, "{memory:?}");
+}
+
 #[test]
 fn a_check_beside_writers_of_large_values_reports_none_either() {
     check_and_stats_are_true(&Options::new().page_bytes(1024), true);

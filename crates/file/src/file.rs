@@ -445,6 +445,13 @@ impl Medium for File {
     fn fetch_unowned(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
         self.fetch_as(page, false, redo)
     }
+    fn read_aside(&self, no: PageNo, aside: Page<'_>) -> Result<bool> {
+        self.alive()?;
+        debug_assert!(aside.latch().is_held_here(), "a copy into a page that is not latched");
+        let read = self.inner.read_aside(no, aside);
+        // After a close somebody else may have written what was read.
+        read.and_then(|is_read| self.alive().map(|()| is_read))
+    }
     #[inline(always)]
     fn store(&self, word: Word<'_>, value: u64) {
         debug_assert!(word.index() != SEQ_WORD && word.index() != SUM_WORD);

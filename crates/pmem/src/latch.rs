@@ -149,6 +149,13 @@ impl Latch {
         .then(|| LatchGuard::new(self, absent))
     }
 
+    /// The version of a page that is absent, unless somebody holds its latch. It is valid until somebody fetches
+    /// the page.
+    pub fn read_absent(&self) -> Option<Version> {
+        let word = self.load(Ordering::Acquire);
+        (word & (LOCKED | READY | COLD) == 0).then_some(Version(word))
+    }
+
     /// Says what is there without waiting: with a writer inside, the version is
     /// [racing](Version::is_racing), and is valid until that writer leaves or turns. Only a page
     /// that is not ready is waited for.
@@ -382,6 +389,28 @@ mod tests {
             assert!(latch.read_version() == Seen::Absent && !latch.validate(kept));
             latch.lock().set_ready();
             assert!(!latch.validate(kept), "a page that was evicted never has its old version");
+        });
+    }
+
+    #[test]
+    fn a_page_that_is_absent_has_a_version_until_it_is_fetched() {
+        model(|| {
+            let word = AtomicU64::new(0);
+            let latch = Latch::of(&word);
+            let absent = latch.read_absent().expect("nobody has touched it");
+            assert!(latch.validate(absent) && latch.read_absent() == Some(absent));
+            let mut held = latch.lock();
+            assert!(
+                !latch.validate(absent) && latch.read_absent().is_none(),
+                "somebody fetches it"
+            );
+            held.set_ready();
+            held.unlock_unchanged();
+            assert!(!latch.validate(absent) && latch.read_absent().is_none());
+            assert!(latch.cool() && latch.read_absent().is_none(), "it is there");
+            drop(latch.try_lock_cold().expect("cold"));
+            assert!(latch.read_absent().is_some_and(|again| again != absent));
+            assert!(!latch.validate(absent), "it was there in between");
         });
     }
 

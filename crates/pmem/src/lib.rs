@@ -16,6 +16,7 @@
 //! Those who write media of their own find what these are made of in [`region`] (memory), [`door`]
 //! (stores), [`epoch`] (a clock of epochs), [`life`], [`close_once`] (ends of handles) and [`sync`].
 
+pub mod aside;
 pub mod buffered;
 mod bytes;
 pub mod close_once;
@@ -41,6 +42,7 @@ pub mod sync;
 mod target;
 mod thread_number;
 pub mod wrap;
+pub use aside::Aside;
 pub use buffered::{Buffered, BufferedOp, BufferedOptions, BufferedStats};
 pub use dram::Dram;
 pub use epoch::EpochPin;

@@ -71,6 +71,17 @@ pub trait Medium: Send + Sync + 'static {
         self.fetch(page, redo)
     }
 
+    /// Puts the bytes that a [`fetch`](Self::fetch) would bring of page `no` to a page beside the medium, which the
+    /// caller has latched; the page itself stays absent. What is there is right, and so is an error, if the latch of
+    /// the page is as it was before, and the page absent. False if only a fetch knows the bytes, as on media that
+    /// are memory, or if a journal holds changes for the page.
+    ///
+    /// # Errors
+    /// As [`fetch`](Self::fetch).
+    fn read_aside(&self, _no: PageNo, _aside: Page<'_>) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Stores 8 bytes, failure-atomically, Release. The caller holds the page's latch.
     fn store(&self, word: Word<'_>, value: u64);
 
@@ -254,6 +265,9 @@ macro_rules! pass_on {
             redo: &mut $crate::Redo<'_>,
         ) -> $crate::Result<()> {
             self.$field.fetch_unowned(page, redo)
+        }
+        fn read_aside(&self, no: $crate::PageNo, aside: $crate::Page<'_>) -> $crate::Result<bool> {
+            self.$field.read_aside(no, aside)
         }
         #[inline(always)]
         fn alive(&self) -> $crate::Result<()> {

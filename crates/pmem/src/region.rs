@@ -189,6 +189,16 @@ impl Region {
             ))
         }
     }
+    /// The memory of the first page, by another number: that of the page whose copy is there.
+    ///
+    /// # Panics
+    /// If there is no page.
+    pub(crate) fn first_page_as(&self, no: PageNo) -> Page<'_> {
+        assert!(self.limit > 0, "a region without a page");
+        // SAFETY: there is a first page, so both pointers stay inside mappings that live as long as &self. A
+        // page's number is no part of where it is.
+        unsafe { Page::new(self.pages.at(0), self.frames.at(0), no, self.geometry) }
+    }
 }
 
 /// Bytes of the two parts of a region, pages and frames.

@@ -322,6 +322,21 @@ impl<M: Medium> Pool<M> {
         fetch(m, page, &mut |page, change| (self.hooks.redo)(m, page, change))
     }
 
+    /// Makes a page beside the pool what the page of its number would be after a first touch. False if only a first
+    /// touch can tell.
+    ///
+    /// # Errors
+    /// Those of [`ensure`](Self::ensure).
+    pub(crate) fn copy(&self, copy: Page<'_>) -> Result<bool> {
+        let mut held = copy.latch().lock();
+        let is_read = self.medium.read_aside(copy.no(), copy)?;
+        if is_read {
+            (self.hooks.first_touch)(&self.medium, copy)?;
+            held.set_ready();
+        }
+        Ok(is_read)
+    }
+
     /// The root that an anchor holds now. This takes no latch once the page is in memory.
     ///
     /// # Errors

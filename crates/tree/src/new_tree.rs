@@ -43,7 +43,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         // It is given back with the rest.
         self.pool().anchor(self.anchor())?;
         // A few nodes: their owners one by one, not those of all pages.
-        let report = self.check_in(&[])?;
+        let report = self.check_in(&[], None)?;
         if let Some(damage) = report.damages.first() {
             let page = self.pool().page(damage.page)?;
             let offset = page.file_offset() + damage.offset_bytes_in_page as u64;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{Medium, PageNo, fallible};
-use everleaf_pool::{PageDamage, Pool};
+use everleaf_pool::{Glance, PageDamage, Pool};
 use everleaf_tree::blink::{Before, Condition};
 use everleaf_tree::{INDEX_ANCHOR, NamedPages, TreeReport, after_undo, compare};
 
@@ -134,15 +134,25 @@ impl<M: DbMedium> NamedTrees<M> {
 
     /// The tree of an anchor.
     pub fn tree_at(&self, anchor: PageNo) -> Result<Arc<OpenTree<M>>> {
-        self.tree_in(&mut lock(&self.trees), anchor)
+        self.tree_in(&mut lock(&self.trees), anchor, None)
     }
 
-    fn tree_in(&self, trees: &mut OpenTrees<M>, anchor: PageNo) -> Result<Arc<OpenTree<M>>> {
+    /// The same. With a `glance` an anchor that is not in memory does not come there for that.
+    fn tree_in(
+        &self,
+        trees: &mut OpenTrees<M>,
+        anchor: PageNo,
+        glance: Option<&Glance<'_, M>>,
+    ) -> Result<Arc<OpenTree<M>>> {
         if let Some(tree) = trees.by_anchor.get(&anchor) {
             return Ok(Arc::clone(tree));
         }
         trees.make_room()?;
-        let tree = DbTree::<M>::open(Arc::clone(&self.pool), anchor)?;
+        let pool = Arc::clone(&self.pool);
+        let tree = match glance {
+            Some(glance) => DbTree::<M>::open_at_glance(pool, anchor, glance)?,
+            None => DbTree::<M>::open(pool, anchor)?,
+        };
         M::begin_count(&self.pool, anchor, false)?;
         let tree = OpenTree::new(tree, &self.versions);
         trees.by_anchor.insert(anchor, Arc::clone(&tree));
@@ -160,7 +170,7 @@ impl<M: DbMedium> NamedTrees<M> {
         let mut trees = lock(&self.trees);
         trees.make_room()?;
         if let Some(anchor) = self.anchor_of(name)? {
-            return self.tree_in(&mut trees, anchor);
+            return self.tree_in(&mut trees, anchor, None);
         }
         let tree = self.new_tree()?;
         let anchor = tree.anchor();
@@ -208,7 +218,7 @@ impl<M: DbMedium> NamedTrees<M> {
     pub fn find_tree(&self, name: &str) -> Result<Option<Arc<OpenTree<M>>>> {
         // From the name to the handle nobody drops the tree and gives its anchor to another.
         let mut trees = lock(&self.trees);
-        self.anchor_of(name)?.map(|anchor| self.tree_in(&mut trees, anchor)).transpose()
+        self.anchor_of(name)?.map(|anchor| self.tree_in(&mut trees, anchor, None)).transpose()
     }
 
     /// The tree that had a name at a cut.
@@ -226,7 +236,7 @@ impl<M: DbMedium> NamedTrees<M> {
         cut.alive()?;
         let Some(anchor) = anchor else { return Ok(None) };
         match self.dropped.find(anchor, cut) {
-            None => self.tree_in(&mut trees, anchor).map(Some),
+            None => self.tree_in(&mut trees, anchor, None).map(Some),
             dropped => Ok(dropped),
         }
     }
@@ -484,8 +494,9 @@ impl<M: DbMedium> NamedTrees<M> {
         {
             return Ok(true);
         }
+        let glance = Glance::new(&self.pool)?;
         for (name, anchor) in self.entries()?.iter() {
-            let Some(tree) = self.still_at(&name, anchor)? else { continue };
+            let Some(tree) = self.still_at(&name, anchor, &glance)? else { continue };
             if tree.tree().has_node(no)? {
                 return Ok(true);
             }
@@ -512,15 +523,20 @@ impl<M: DbMedium> NamedTrees<M> {
         let entries = self.entries()?;
         // Once, or a pool of many small trees takes the square of its size.
         let owners = self.pool.map_bytes()?;
-        see("", catalog.check_in(&owners)?)?;
+        let glance = Glance::new(&self.pool)?;
+        let check = |tree: &DbTree<M>| tree.check_in(&owners, Some(&glance));
+        see("", check(catalog)?)?;
         for (name, anchor) in entries.iter() {
             // One that is dropped meanwhile is looked at below.
-            let Some(tree) = self.still_at(&name, anchor)? else { continue };
-            match tree.read(|tree| tree.check_in(&owners)) {
+            let Some(tree) = self.still_at(&name, anchor, &glance)? else { continue };
+            match tree.read(check) {
                 // Dropped slowly, and its pages are its own as long as it has its name.
                 Err(Error::NoTree) if dropped => {
-                    let report = tree.tree().check_in(&owners);
-                    if self.still_at(&name, anchor)?.is_some_and(|now| Arc::ptr_eq(&now, &tree)) {
+                    let report = check(tree.tree());
+                    if self
+                        .still_at(&name, anchor, &glance)?
+                        .is_some_and(|now| Arc::ptr_eq(&now, &tree))
+                    {
                         see(&name, report?)?;
                     }
                 }
@@ -530,17 +546,22 @@ impl<M: DbMedium> NamedTrees<M> {
         }
         // After the others: nothing that goes from there to here is missed.
         for one in if dropped { self.dropped.all()? } else { Vec::new() } {
-            see("", one.tree.tree().check_in(&owners)?)?;
+            see("", check(one.tree.tree())?)?;
         }
         Ok(())
     }
 
     /// The tree that a list of all trees had, maybe under another name now, unless it was dropped.
-    fn still_at(&self, name: &str, anchor: PageNo) -> Result<Option<Arc<OpenTree<M>>>> {
+    fn still_at(
+        &self,
+        name: &str,
+        anchor: PageNo,
+        glance: &Glance<'_, M>,
+    ) -> Result<Option<Arc<OpenTree<M>>>> {
         let mut trees = lock(&self.trees);
         let is_there = self.anchor_of(name)? == Some(anchor)
             || self.entries_held(&trees)?.iter().any(|(_, no)| no == anchor);
-        if is_there { self.tree_in(&mut trees, anchor).map(Some) } else { Ok(None) }
+        if is_there { self.tree_in(&mut trees, anchor, Some(glance)).map(Some) } else { Ok(None) }
     }
 }
 

@@ -313,3 +313,68 @@ fn a_page_that_cannot_be_read_again_is_an_error_of_that_call() {
     drop(tree);
     db.close().expect("no fault");
 }
+
+/// What a check reads of a pool that is larger than its memory leaves that alone: each page is read once, and what
+/// was in memory is there afterwards.
+#[test]
+fn a_check_leaves_in_memory_what_is_there() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("p.ever");
+    let db = Options::new().open(&path).expect("new");
+    let tree = db.tree("t").expect("new");
+    (0..30_000).for_each(|i| tree.put(key(i), value(i, 0)).expect("space"));
+    drop(tree);
+    db.close().expect("no fault");
+    let db = options().read_only(true).open(&path).expect("sound");
+    let tree = db.tree("t").expect("there");
+    let memory = || db.stats().expect("sound").memory;
+    let get_some = || {
+        (0..100).for_each(|i| {
+            assert_eq!(tree.get(key(i)).expect("sound"), Some(value(i, 0)), "{i}");
+        });
+    };
+    get_some();
+    let before = memory();
+    let pages = db.count().expect("sound").pages;
+    let nodes = pages.iter().find(|pages| pages.kind == "node").expect("listed").pages;
+    let counted = memory();
+    assert!(nodes * 4096 > 2 * MEMORY, "{pages:?}");
+    for _ in 0..2 {
+        let before = memory();
+        assert_eq!(db.check().expect("read"), []);
+        let (read, after) = (memory().misses - before.misses, memory());
+        assert!(read <= nodes + 20, "{read} pages of {nodes}");
+        assert_eq!(after.evictions, before.evictions);
+        assert!(after.bytes <= before.bytes + (64 << 10), "{before:?}, {after:?}");
+    }
+    assert_eq!(counted.evictions, before.evictions);
+    let before = memory().misses;
+    get_some();
+    assert_eq!(memory().misses, before, "all of it is in memory still");
+}
+
+/// A check of a pool that was not closed sees what the journal has, also where it may not write.
+#[test]
+fn a_check_sees_changes_that_only_the_journal_has() {
+    let (disk, path) = (SimIo::new(1), "/pool/p.ever");
+    let on = |disk, options: Options| options.open_on(Arc::new(disk), path).expect("sound");
+    const PAIRS: u64 = 10_000;
+    let db = on(disk.clone(), Options::new().background(false));
+    for (n, name) in ["a", "b"].into_iter().enumerate() {
+        let tree = db.tree(name).expect("new");
+        (0..PAIRS).for_each(|i| tree.put(key(i), value(i, 0)).expect("space"));
+        db.checkpoint().expect("no fault");
+        // Some pages change, and some do not; some are new.
+        (0..100).for_each(|i| tree.put(key(PAIRS + i), value(i, n as u64)).expect("space"));
+        (0..50).for_each(|i| assert!(tree.remove(key(i)).expect("sound").is_some()));
+    }
+    db.sync().expect("no fault");
+    for read_only in [true, false] {
+        let db = on(disk.power_cut(1), options().background(false).read_only(read_only));
+        assert_eq!(db.check().expect("read"), []);
+        let entries: Vec<_> = db.count().expect("sound").trees.iter().map(|t| t.entries).collect();
+        assert_eq!(entries, [PAIRS + 50; 2]);
+        let memory = db.stats().expect("sound").memory;
+        assert!(memory.bytes > 256 << 10 && memory.misses > 500, "{memory:?}");
+    }
+}

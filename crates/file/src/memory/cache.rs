@@ -1,7 +1,7 @@
 //! First touches: a page's image, and the changes that the journal holds for it.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use everleaf_pmem::door::{copy_in, put};
 use everleaf_pmem::error::{Error, Result};
@@ -12,6 +12,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::epochs::slots::{DIRTY_MARK, LAST_MARK};
 use crate::inner::Inner;
+use crate::open::replay::Replay;
 use crate::store::format::u64_at;
 use crate::store::image::{self, IMAGE_HEAD, ImageKind, ImageName, Placed};
 use crate::store::table::{Known, LEAF_BYTES, decode_leaf};
@@ -60,18 +61,8 @@ impl Inner {
         debug_assert!(no < self.region.limit());
         self.residents.misses.fetch_add(1, Ordering::Relaxed);
         self.warmth.touch(no, !owned, &self.region, &self.residents);
-        let replay = if self.replaying.load(Ordering::Acquire) {
-            self.replay.read().unwrap_or_else(PoisonError::into_inner).clone()
-        } else {
-            None
-        };
-        let placed = self.lookup(no)?;
-        if placed.has_image() {
-            self.read_page(page, placed)?;
-        } else if placed.crc != 0 {
-            // It was free, and its changes are numbered on.
-            put(page.head(SEQ_WORD), placed.crc.into());
-        }
+        let replay = self.replay();
+        self.read_placed(page, self.lookup(no)?)?;
         // No root knows of any other page: the journal has all that ever happened to it.
         let Some(replay) = replay else { return Ok(()) };
         if replay.apply(page, redo)? {
@@ -84,6 +75,42 @@ impl Inner {
         if replay.finish(no) {
             self.replaying.store(false, Ordering::Release);
             *self.replay.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        Ok(())
+    }
+
+    /// What the journal holds, until all of it has been applied.
+    fn replay(&self) -> Option<Arc<Replay>> {
+        if !self.replaying.load(Ordering::Acquire) {
+            return None;
+        }
+        self.replay.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Puts the page's image into a page beside those in memory, unless the journal has changes for it. Says whether
+    /// it did.
+    pub(crate) fn read_aside(&self, no: PageNo, aside: Page<'_>) -> Result<bool> {
+        debug_assert!(aside.no() == no && no < self.region.limit());
+        if self.replay().is_some_and(|replay| replay.knows(no)) {
+            return Ok(false);
+        }
+        self.residents.misses.fetch_add(1, Ordering::Relaxed);
+        let placed = self.lookup(no)?;
+        if !placed.has_image() {
+            // Of the page that was there before.
+            (0..aside.geometry().page_words()).for_each(|i| put(aside.word(i), 0));
+        }
+        self.read_placed(aside, placed)?;
+        Ok(true)
+    }
+
+    /// Puts the page's image into its memory. If there is none, that is zero already.
+    fn read_placed(&self, page: Page<'_>, placed: Placed) -> Result<()> {
+        if placed.has_image() {
+            self.read_page(page, placed)?;
+        } else if placed.crc != 0 {
+            // It was free, and its changes are numbered on.
+            put(page.head(SEQ_WORD), placed.crc.into());
         }
         Ok(())
     }

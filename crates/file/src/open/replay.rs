@@ -150,6 +150,11 @@ impl Replay {
         u32_at(self.record(entry), 7)
     }
 
+    /// Whether the journal has anything for a page, be it applied or not.
+    pub(crate) fn knows(&self, no: PageNo) -> bool {
+        self.ids.of(no).is_some()
+    }
+
     /// Applies what the journal has for `page` to its home image, which the caller has put into
     /// memory. Says whether the journal has anything: then the home may be behind even if the image
     /// read from it is not, because a sync failed, and the page must be written again.

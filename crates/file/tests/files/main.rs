@@ -7,6 +7,7 @@ mod raw;
 mod toy;
 
 mod buffered_dax;
+mod file_aside;
 mod file_close;
 mod file_cut;
 mod file_damage;

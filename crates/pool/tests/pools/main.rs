@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod glance;
 mod model;
 mod reclaim;
 mod steps;

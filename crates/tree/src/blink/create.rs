@@ -8,10 +8,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result};
-use everleaf_pool::{Hooks, Pool, Stop, anchor, kind, retry};
+use everleaf_pool::anchor::{self, root_of};
+use everleaf_pool::{Glance, Hooks, Pool, Stop, kind, retry};
 
 use crate::blink::descend::Blink;
 use crate::blink::log;
+use crate::blink::merge::announced;
 use crate::damaged::damaged;
 use crate::node::{Kind, NodeChecks};
 use crate::slots::notes;
@@ -50,6 +52,27 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             finished => finished?,
         }
         Ok(tree)
+    }
+
+    /// As [`open`](Self::open), for who looks at all trees of a pool: if all that an open needs is in the anchor, it
+    /// stays where it is.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_at_glance(
+        pool: Arc<Pool<M>>,
+        anchor: PageNo,
+        glance: &Glance<'_, M>,
+    ) -> Result<Self> {
+        let seen = glance.read(anchor, |page| Ok::<_, Error>((root_of(page)?, announced(page))))?;
+        match seen? {
+            (root @ 1.., None) if !log::logs_splits::<M, K>() => {
+                K::check_medium::<M>()?;
+                pool.expect_nodes(Self::hooks().nodes)?;
+                Ok(Self::with_root(pool, anchor, root))
+            }
+            _ => Self::open(pool, anchor),
+        }
     }
 
     /// What a pool must know about the nodes of this type of tree.

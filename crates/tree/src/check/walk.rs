@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 
 use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fallible};
-use everleaf_pool::{PageDamage, RecordRef, kind};
+use everleaf_pool::{Glance, PageDamage, RecordRef, kind};
 
 use crate::blink::{Blink, Seek, log};
 use crate::check::report::{CHECK, TreeReport};
@@ -88,6 +88,8 @@ pub(crate) struct CheckWalk<'t, M: Medium, K: Kind> {
     tree: &'t Blink<M, K>,
     /// The map.
     owners: &'t [u8],
+    /// Who looks at the nodes; if nobody does, they are fetched.
+    glance: Option<&'t Glance<'t, M>>,
     report: TreeReport,
     /// How much of the leaves is used, and how much there is.
     fill: (usize, usize),
@@ -100,10 +102,15 @@ pub(crate) struct CheckWalk<'t, M: Medium, K: Kind> {
 }
 
 impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
-    pub fn run(tree: &'t Blink<M, K>, owners: &'t [u8]) -> Result<TreeReport> {
+    pub fn run(
+        tree: &'t Blink<M, K>,
+        owners: &'t [u8],
+        glance: Option<&'t Glance<'t, M>>,
+    ) -> Result<TreeReport> {
         let report = TreeReport { anchor: tree.anchor(), ..TreeReport::default() };
         let (doubts, met) = (Vec::new(), HashMap::new());
-        let mut walk = CheckWalk { tree, owners, report, fill: (0, 0), doubts, met, again: 0 };
+        let (fill, again) = ((0, 0), 0);
+        let mut walk = CheckWalk { tree, owners, glance, report, fill, doubts, met, again };
         if !M::JOURNALED {
             walk.report.log = log::page_of(tree.medium().page(tree.anchor())?);
         }
@@ -125,9 +132,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     fn top(&mut self) -> Result<Option<(PageNo, u8)>> {
         loop {
             let root = self.tree.root();
-            let page = self.tree.medium().page(root);
-            let seen = page.and_then(|page| Ok((page, self.tree.read_version(page)?)));
-            let (page, version) = match seen {
+            let (at, bytes) = match self.read(root) {
                 Ok(seen) => seen,
                 Err(_) if self.tree.root() != root => continue,
                 seen => match self.guard(root, seen)? {
@@ -135,8 +140,8 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
                     None => return Ok(None),
                 },
             };
-            let shape = K::shape(page);
-            if self.tree.root() != root || !page.latch().validate(version) {
+            let shape = K::shape(bytes);
+            if self.tree.root() != root || !at.stands() {
                 continue;
             }
             let Some(top) = shape else {
@@ -145,6 +150,16 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             };
             return Ok(Some((root, top.level)));
         }
+    }
+
+    /// A node to be read, and where its bytes are until the next one is asked for.
+    fn read(&self, no: PageNo) -> Result<(Witness<'t>, Page<'t>)> {
+        let page = self.tree.medium().page(no)?;
+        let (bytes, version) = match self.glance {
+            Some(glance) => glance.page(no)?,
+            None => (page, self.tree.read_version(page)?),
+        };
+        Ok((Witness { page, version }, bytes))
     }
 
     fn damage(&mut self, page: PageNo, offset_bytes_in_page: usize, what: impl Into<String>) {
@@ -284,21 +299,20 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     fn visit(&mut self, no: PageNo, way: Way<'t>, level: u8) -> Result<Visit<'t, K>> {
         for tries in 0.. {
             self.doubts.clear();
-            let tree = self.tree;
-            let seen = tree.medium().page(no).and_then(|page| {
-                if tries < TRIES {
-                    return Ok((page, tree.read_version(page)?, None));
-                }
-                let (page, held) = tree.pool().latch(no)?;
-                Ok((page, held.before(), Some(held)))
-            });
+            let seen = if tries < TRIES {
+                self.read(no).map(|(at, bytes)| (at, bytes, None))
+            } else {
+                let latched = self.tree.pool().latch(no);
+                latched.map(|(page, held)| {
+                    (Witness { page, version: held.before() }, page, Some(held))
+                })
+            };
             let seen = self.suspect(no, seen)?;
             if !self.stands(way) {
                 return Ok(Visit::Moved);
             }
-            let Some((page, version, held)) = seen else { return Ok(self.lost()) };
-            let at = Witness { page, version };
-            let Some(node) = self.look(at, level, held)? else { continue };
+            let Some((at, bytes, held)) = seen else { return Ok(self.lost()) };
+            let Some(node) = self.look((at, bytes), level, held)? else { continue };
             return self.settle(node, at);
         }
         unreachable!("a node that is latched does not change")
@@ -307,11 +321,11 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     /// Reads a node, whose latch is let go if it is held; `None` if it changed meanwhile.
     fn look(
         &mut self,
-        at: Witness<'t>,
+        (at, bytes): (Witness<'t>, Page<'t>),
         level: u8,
         held: Option<LatchGuard<'t>>,
     ) -> Result<Option<Option<VisitedNode<'t, K>>>> {
-        let node = self.node(at, level);
+        let node = self.node(at, bytes, level);
         if held.is_none() && !at.stands() {
             return Ok(None);
         }
@@ -366,7 +380,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             };
             // An error of a search counts only if nothing has changed where it came from.
             let Some((at, held)) = self.guard(self.tree.root(), found)? else { return Ok(None) };
-            let Some(node) = self.look(at, level, held)? else { continue };
+            let Some(node) = self.look((at, at.page), level, held)? else { continue };
             return Ok(match self.settle(node, at)? {
                 Visit::Node(node) => Some(node),
                 Visit::Moved | Visit::Lost => None,
@@ -387,8 +401,13 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     }
 
     /// What a page says that should be a node of `level`; doubts are noted.
-    fn node(&mut self, at: Witness<'t>, level: u8) -> Result<Option<VisitedNode<'t, K>>> {
-        let (tree, page, no) = (self.tree, at.page, at.page.no());
+    fn node(
+        &mut self,
+        at: Witness<'t>,
+        page: Page<'t>,
+        level: u8,
+    ) -> Result<Option<VisitedNode<'t, K>>> {
+        let (tree, no) = (self.tree, page.no());
         let is_inside = no < tree.pool().pages_in_groups();
         let mut owner = self.owners.get(no as usize).copied();
         if owner != Some(kind::NODE) && is_inside {
@@ -430,13 +449,18 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let bounds = K::bound_records(page);
         let (entries, fill) = (Vec::new(), K::fill(page, view));
         let mut node = VisitedNode { at, shape, low, high, next, bounds, entries, fill };
-        self.entries(&mut node, view)?;
+        self.entries(&mut node, page, view)?;
         Ok(Some(node))
     }
 
     /// Reads the entries of a node.
-    fn entries(&mut self, node: &mut VisitedNode<'t, K>, view: K::View<'t>) -> Result<()> {
-        let (pool, page, no) = (self.tree.pool(), node.at.page, node.at.page.no());
+    fn entries(
+        &mut self,
+        node: &mut VisitedNode<'t, K>,
+        page: Page<'t>,
+        view: K::View<'t>,
+    ) -> Result<()> {
+        let (pool, no) = (self.tree.pool(), page.no());
         let mut idents = HashSet::new();
         node.entries = fallible::list(K::count(view), CHECK)?;
         for pos in 0..K::count(view) {
@@ -526,16 +550,17 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// # Errors
     /// I/O errors, and a map that cannot be read; damage is in the report.
     pub fn check(&self) -> Result<TreeReport> {
-        self.check_in(&self.pool().map_bytes()?)
+        let glance = Glance::new(self.pool())?;
+        self.check_in(&self.pool().map_bytes()?, Some(&glance))
     }
 
     /// Like [`check`](Self::check), but takes the pool's [map](everleaf_pool::Pool::map_bytes), so that a
     /// caller with many trees reads it once, or a part of it: of pages that are not in it the pool is asked,
-    /// one by one. Costs O(size of the tree).
+    /// one by one. Nodes that are not in memory come there only without a `glance`. Costs O(size of the tree).
     ///
     /// # Errors
     /// The same as for [`check`](Self::check).
-    pub fn check_in(&self, owners: &[u8]) -> Result<TreeReport> {
-        CheckWalk::run(self, owners)
+    pub fn check_in(&self, owners: &[u8], glance: Option<&Glance<'_, M>>) -> Result<TreeReport> {
+        CheckWalk::run(self, owners, glance)
     }
 }

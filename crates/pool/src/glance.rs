@@ -1,0 +1,75 @@
+//! Glances: pages that are looked at once, and need not come to memory for that.
+//!
+//! Who walks over all of a pool touches pages that nobody may touch again, and in a memory that holds few of them each
+//! would drive out another one. So a page that is in memory is looked at there, and of one that is not there is a
+//! copy, in a place that the next one gets. The page's own latch says whether what was seen is still so: a page that
+//! is absent keeps its version until somebody fetches it, and nobody changes what he has not fetched.
+
+use std::cell::Cell;
+
+use everleaf_pmem::{Aside, Medium, Page, PageNo, Result, Seen, Version};
+
+use crate::pool::Pool;
+
+/// Looks at pages of a pool, one after the other.
+pub struct Glance<'p, M: Medium> {
+    pool: &'p Pool<M>,
+    aside: Aside,
+    /// The page that is there as it is with that version.
+    copy: Cell<Option<(PageNo, Version)>>,
+}
+
+impl<'p, M: Medium> Glance<'p, M> {
+    /// Takes memory for one page.
+    ///
+    /// # Errors
+    /// [`Error::Io`](everleaf_pmem::Error::Io) if the system has none.
+    pub fn new(pool: &'p Pool<M>) -> Result<Self> {
+        Ok(Self { pool, aside: Aside::new(pool.geometry())?, copy: Cell::new(None) })
+    }
+
+    /// A page, or a copy, to be read until the next one is asked for, and the version of the page's own latch. What
+    /// was read was so if that latch validates the version afterwards. A copy's latch says nothing. Costs one read
+    /// of the file at most.
+    ///
+    /// # Errors
+    /// Those of a first touch.
+    pub fn page(&self, no: PageNo) -> Result<(Page<'_>, Version)> {
+        let page = self.pool.page(no)?;
+        loop {
+            if let Seen::Ready(version) = page.latch().read_version() {
+                return Ok((page, version));
+            }
+            // Else somebody is fetching it.
+            let Some(version) = page.latch().read_absent() else { continue };
+            if self.copy.get() == Some((no, version)) {
+                return Ok((self.aside.page(no), version));
+            }
+            self.copy.set(None);
+            let copy = self.aside.new_page(no);
+            let copied = self.pool.copy(copy);
+            if !page.latch().validate(version) {
+                continue;
+            }
+            if copied? {
+                self.copy.set(Some((no, version)));
+                return Ok((copy, version));
+            }
+            drop(self.pool.latch(no)?);
+        }
+    }
+
+    /// What a page says at one moment.
+    ///
+    /// # Errors
+    /// Those of a first touch.
+    pub fn read<T>(&self, no: PageNo, read: impl Fn(Page<'_>) -> T) -> Result<T> {
+        loop {
+            let (page, version) = self.page(no)?;
+            let seen = read(page);
+            if self.pool.page(no)?.latch().validate(version) {
+                return Ok(seen);
+            }
+        }
+    }
+}
