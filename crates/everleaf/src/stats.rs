@@ -26,7 +26,7 @@ pub struct Stats {
     /// `free_bytes` and `journal_file_bytes`.
     pub live_bytes: u64,
     /// Bytes of the file that can be used again, in free pieces of 1 MiB. Free bytes within a piece that is in use do not
-    /// count.
+    /// count, and neither does a free end of the file that this open has not used.
     pub free_bytes: u64,
     /// Bytes of the file that are set aside for the journal.
     pub journal_file_bytes: u64,
