@@ -117,6 +117,7 @@ pub fn parameter(name: &str) -> &str {
         "cache_mib" => "MiB of cache",
         "load" => "load (% of capacity)",
         "epoch_ms" => "epoch (ms)",
+        "batch" => "pairs of a batch",
         _ => name,
     }
 }
@@ -127,6 +128,9 @@ pub fn labelled(name: &str, of: &str) -> String {
     let shown = value(name, of);
     if name == "cache_mib" {
         return format!("a cache of {shown} MiB");
+    }
+    if name == "batch" {
+        return format!("batches of {shown}");
     }
     let things = ["key", "value", "page"].iter().find(|it| name == format!("{it}_bytes"));
     if let Some(thing) = things {
@@ -185,5 +189,7 @@ mod tests {
         assert_eq!(labelled("slots", "32"), "512 B");
         assert_eq!(labelled("value_bytes", "100"), "values of 100 B");
         assert_eq!(labelled("cache_mib", "42"), "a cache of 42 MiB");
+        assert_eq!(labelled("batch", "1000"), "batches of 1\u{a0}000");
+        assert_eq!(parameter("batch"), "pairs of a batch");
     }
 }

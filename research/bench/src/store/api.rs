@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use everleaf::Compression;
 use serde::Deserialize;
 
@@ -41,6 +41,34 @@ pub trait KvStore: Send + Sync {
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
         self.scan_range(from, limit, each)
+    }
+
+    /// Shows up to `limit` pairs from a key on, descending, by the means of
+    /// [`scan_cursor`](Self::scan_cursor); returns how many.
+    ///
+    /// # Errors
+    /// The store fails, or does not [go back](super::goes_back).
+    fn scan_back(
+        &self,
+        _from: &[u8],
+        _limit: usize,
+        _each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        bail!("this store is not measured backwards")
+    }
+
+    /// Takes the first pair and shows it; returns whether there is one. Stores without a call for that look for
+    /// it from `least` on, a key that none is below, and remove it then.
+    fn pop_first(&self, least: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        let mut first = Vec::new();
+        let found = self.scan_range(least, 1, &mut |key, value| {
+            first.extend(key);
+            each(key, value);
+        })?;
+        if found > 0 {
+            self.remove(&first)?;
+        }
+        Ok(found > 0)
     }
 
     /// A cursor that stays open, of stores where that is measured on its own.

@@ -170,14 +170,23 @@ impl KvStore for StringStore {
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
         let mut cursor = self.tree.cursor();
-        let mut count = 0;
-        let mut is_there = limit > 0 && cursor.seek(from)?;
-        while is_there {
-            // A pair that was removed meanwhile is not shown.
-            count += usize::from(show(&mut cursor, each)?);
-            is_there = count < limit && cursor.next()?;
-        }
-        Ok(count)
+        let is_there = limit > 0 && cursor.seek(from)?;
+        show_all(cursor, is_there, Cursor::next, limit, each)
+    }
+
+    fn scan_back(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let mut cursor = self.tree.cursor();
+        let is_there = limit > 0 && cursor.seek_for_prev(from)?;
+        show_all(cursor, is_there, Cursor::prev, limit, each)
+    }
+
+    fn pop_first(&self, _least: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        Ok(self.tree.pop_first()?.map(|(key, value)| each(&key, &value)).is_some())
     }
 
     fn cursor(&self) -> Option<Box<dyn KvCursor + '_>> {
@@ -257,6 +266,23 @@ struct StringCursor(Cursor);
 fn show(cursor: &mut Cursor, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
     let pair = cursor.pair()?;
     Ok(pair.map(|(key, value)| each(key, value)).is_some())
+}
+
+/// Shows up to `limit` pairs from a cursor on, if it is at one; returns how many.
+fn show_all(
+    mut cursor: Cursor,
+    mut is_there: bool,
+    step: impl Fn(&mut Cursor) -> everleaf::Result<bool>,
+    limit: usize,
+    each: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<usize> {
+    let mut count = 0;
+    while is_there {
+        // A pair that was removed meanwhile is not shown.
+        count += usize::from(show(&mut cursor, each)?);
+        is_there = count < limit && step(&mut cursor)?;
+    }
+    Ok(count)
 }
 
 impl KvCursor for StringCursor {

@@ -77,6 +77,15 @@ impl KvStore for Fjall {
         show(self.keys.range(from..).take(limit), each)
     }
 
+    fn scan_back(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        show(self.keys.range(..=from).rev().take(limit), each)
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(self.db.persist(PersistMode::SyncData)?)
     }

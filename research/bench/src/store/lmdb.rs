@@ -12,6 +12,21 @@ use super::transact::{Access, Body, Session, Transaction, Transactional};
 /// How far the map may grow. The file of a writable map is as long at once, mostly holes.
 const MAP_BYTES: usize = 16 << 30;
 
+/// The operations of `mdb_cursor_get` that the crate has no name for.
+const FIRST: u32 = 0;
+const LAST: u32 = 6;
+const PREVIOUS: u32 = 12;
+const NOT_LESS: u32 = 17;
+
+/// What a cursor found, or nothing if there is no such pair.
+fn found<T>(at: Result<T, Error>) -> Result<Option<T>> {
+    match at {
+        Ok(pair) => Ok(Some(pair)),
+        Err(Error::NotFound) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// One unnamed database.
 pub struct Lmdb {
     env: Environment,
@@ -78,6 +93,43 @@ impl KvStore for Lmdb {
             count += 1;
         }
         Ok(count)
+    }
+
+    fn scan_back(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let txn = self.env.begin_ro_txn()?;
+        let cursor = txn.open_ro_cursor(self.db)?;
+        let mut at = match found(cursor.get(Some(from), None, NOT_LESS))? {
+            None => found(cursor.get(None, None, LAST))?,
+            Some((Some(key), _)) if key > from => found(cursor.get(None, None, PREVIOUS))?,
+            is_it => is_it,
+        };
+        let mut count = 0;
+        while let Some((key, value)) = at.filter(|_| count < limit) {
+            // It tells no key if that is the one that was asked for.
+            each(key.unwrap_or(from), value);
+            count += 1;
+            at = found(cursor.get(None, None, PREVIOUS))?;
+        }
+        Ok(count)
+    }
+
+    fn pop_first(&self, _least: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        let mut txn = self.env.begin_rw_txn()?;
+        {
+            let mut cursor = txn.open_rw_cursor(self.db)?;
+            let Some((key, value)) = found(cursor.get(None, None, FIRST))? else {
+                return Ok(false);
+            };
+            each(key.unwrap_or_default(), value);
+            cursor.del(WriteFlags::empty())?;
+        }
+        txn.commit()?;
+        Ok(true)
     }
 
     fn sync(&self) -> Result<()> {

@@ -55,6 +55,21 @@ impl KvStore for ByteMap {
         Ok(range.take(limit).map(|(key, value)| each(key, value)).count())
     }
 
+    fn scan_back(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let pairs = self.read();
+        let range = pairs.range::<[u8], _>((Bound::Unbounded, Bound::Included(from)));
+        Ok(range.rev().take(limit).map(|(key, value)| each(key, value)).count())
+    }
+
+    fn pop_first(&self, _least: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        Ok(self.write().pop_first().map(|(key, value)| each(&key, &value)).is_some())
+    }
+
     fn sync(&self) -> Result<()> {
         Ok(())
     }

@@ -254,6 +254,20 @@ pub fn lacks(name: &str) -> Option<String> {
     (!is_built(feature)).then(|| format!("built without the feature {feature}"))
 }
 
+/// The longest key that a store takes; more than any experiment has where it takes such.
+pub fn longest_key(name: &str) -> usize {
+    match name {
+        "bf-tree" => 64,
+        "lmdb" | "lmdb-writemap" => 511,
+        _ => usize::MAX,
+    }
+}
+
+/// Whether a store can be [scanned backwards](KvStore::scan_back).
+pub fn goes_back(name: &str) -> bool {
+    known(name).is_ok_and(|known| !known.words && name != "bf-tree")
+}
+
 /// Whether a store takes words of 8 bytes only, as keys and values.
 pub fn has_words_only(name: &str) -> bool {
     known(name).is_ok_and(|known| known.words)

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use redb::{
-    Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition,
-    WriteTransaction,
+    AccessGuard, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable,
+    StorageError, Table, TableDefinition, WriteTransaction,
 };
 
 use super::api::{How, KvStore, SyncMode};
@@ -64,6 +64,23 @@ impl Redb {
     }
 }
 
+/// A pair as a table lends it.
+type Lent<'t> = (AccessGuard<'t, &'static [u8]>, AccessGuard<'t, &'static [u8]>);
+
+/// Shows pairs; returns how many.
+fn show_all<'t>(
+    pairs: impl Iterator<Item = Result<Lent<'t>, StorageError>>,
+    each: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<usize> {
+    let mut count = 0;
+    for pair in pairs {
+        let (key, value) = pair?;
+        each(key.value(), value.value());
+        count += 1;
+    }
+    Ok(count)
+}
+
 impl KvStore for Redb {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.write(|table| {
@@ -95,14 +112,23 @@ impl KvStore for Redb {
         limit: usize,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        let table = self.reader()?;
-        let mut count = 0;
-        for pair in table.range(from..)?.take(limit) {
-            let (key, value) = pair?;
-            each(key.value(), value.value());
-            count += 1;
-        }
-        Ok(count)
+        show_all(self.reader()?.range(from..)?.take(limit), each)
+    }
+
+    fn scan_back(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        show_all(self.reader()?.range(..=from)?.rev().take(limit), each)
+    }
+
+    fn pop_first(&self, _least: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        self.write(|table| {
+            let first = table.pop_first()?;
+            Ok(first.map(|(key, value)| each(key.value(), value.value())).is_some())
+        })
     }
 
     fn sync(&self) -> Result<()> {

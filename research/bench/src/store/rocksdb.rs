@@ -45,8 +45,9 @@ impl Rocks {
 }
 
 /// Shows up to `limit` pairs from where an iterator is; returns how many.
-fn show(
-    mut at: DBRawIteratorWithThreadMode<'_, impl DBAccess>,
+fn show<'i, D: DBAccess>(
+    mut at: DBRawIteratorWithThreadMode<'i, D>,
+    step: fn(&mut DBRawIteratorWithThreadMode<'i, D>),
     limit: usize,
     each: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<usize> {
@@ -54,7 +55,7 @@ fn show(
     while let Some((key, value)) = at.item().filter(|_| count < limit) {
         each(key, value);
         count += 1;
-        at.next();
+        step(&mut at);
     }
     at.status()?;
     Ok(count)
@@ -90,7 +91,18 @@ impl KvStore for Rocks {
     ) -> Result<usize> {
         let mut at = self.db.raw_iterator();
         at.seek(from);
-        show(at, limit, each)
+        show(at, DBRawIteratorWithThreadMode::next, limit, each)
+    }
+
+    fn scan_back(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let mut at = self.db.raw_iterator();
+        at.seek_for_prev(from);
+        show(at, DBRawIteratorWithThreadMode::prev, limit, each)
     }
 
     fn sync(&self) -> Result<()> {
@@ -139,7 +151,7 @@ impl Transactional for RocksTransactions {
         let snapshot = self.db.snapshot();
         let mut at = snapshot.raw_iterator();
         at.seek_to_first();
-        show(at, usize::MAX, each).map(drop)
+        show(at, DBRawIteratorWithThreadMode::next, usize::MAX, each).map(drop)
     }
 
     fn settle(&self) -> Result<()> {

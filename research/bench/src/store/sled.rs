@@ -1,7 +1,7 @@
 //! sled 0.34.
 
 use anyhow::Result;
-use sled::{Batch, Config, Db};
+use sled::{Batch, Config, Db, IVec};
 
 use super::api::{How, KvStore, SyncMode};
 
@@ -28,6 +28,20 @@ impl Sled {
             SyncMode::SyncEach => self.sync(),
         }
     }
+}
+
+/// Shows pairs; returns how many.
+fn show(
+    pairs: impl Iterator<Item = sled::Result<(IVec, IVec)>>,
+    each: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<usize> {
+    let mut count = 0;
+    for pair in pairs {
+        let (key, value) = pair?;
+        each(&key, &value);
+        count += 1;
+    }
+    Ok(count)
 }
 
 impl KvStore for Sled {
@@ -61,13 +75,22 @@ impl KvStore for Sled {
         limit: usize,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        let mut count = 0;
-        for pair in self.db.range(from..).take(limit) {
-            let (key, value) = pair?;
-            each(&key, &value);
-            count += 1;
-        }
-        Ok(count)
+        show(self.db.range(from..).take(limit), each)
+    }
+
+    fn scan_back(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        show(self.db.range(..=from).rev().take(limit), each)
+    }
+
+    fn pop_first(&self, _least: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
+        let first = self.db.pop_min()?;
+        self.settle()?;
+        Ok(first.map(|(key, value)| each(&key, &value)).is_some())
     }
 
     fn sync(&self) -> Result<()> {

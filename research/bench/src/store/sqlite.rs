@@ -95,6 +95,26 @@ impl Sqlite {
         let _turn = lock(&self.turn);
         self.with(|connection| execute(connection, text, with))
     }
+
+    /// Shows the pairs that a statement selects from a key on; returns how many.
+    fn scan(
+        &self,
+        select: &str,
+        (from, limit): (&[u8], usize),
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.with(|connection| {
+            let mut select = connection.prepare_cached(select)?;
+            let mut rows = select.query(params![from, limit])?;
+            let mut count = 0;
+            while let Some(row) = rows.next()? {
+                each(row.get_ref(0)?.as_blob()?, row.get_ref(1)?.as_blob()?);
+                count += 1;
+            }
+            Ok(count)
+        })
+    }
 }
 
 /// Shows the value of a key, as the transaction of a connection sees it, or as it is now.
@@ -138,19 +158,18 @@ impl KvStore for Sqlite {
         limit: usize,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.with(|connection| {
-            let mut select = connection.prepare_cached(
-                "SELECT key, value FROM bench WHERE key >= ?1 ORDER BY key LIMIT ?2",
-            )?;
-            let mut rows = select.query(params![from, limit])?;
-            let mut count = 0;
-            while let Some(row) = rows.next()? {
-                each(row.get_ref(0)?.as_blob()?, row.get_ref(1)?.as_blob()?);
-                count += 1;
-            }
-            Ok(count)
-        })
+        let select = "SELECT key, value FROM bench WHERE key >= ?1 ORDER BY key LIMIT ?2";
+        self.scan(select, (from, limit), each)
+    }
+
+    fn scan_back(
+        &self,
+        from: &[u8],
+        limit: usize,
+        each: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let select = "SELECT key, value FROM bench WHERE key <= ?1 ORDER BY key DESC LIMIT ?2";
+        self.scan(select, (from, limit), each)
     }
 
     fn sync(&self) -> Result<()> {

@@ -32,10 +32,26 @@ impl RandomSource {
     }
 }
 
-fn expect_same(store: &dyn KvStore, model: &ModelStore, source: &mut RandomSource) {
+/// Pairs from a key on, descending.
+fn expect_same_back(store: &dyn KvStore, model: &ModelStore, (from, limit): (&[u8], usize)) {
+    let expected = model.range(..=from.to_vec()).rev().take(limit);
+    let expected: Vec<_> = expected.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let mut found = Vec::new();
+    let mut each = |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
+    let count = store.scan_back(from, limit, &mut each).expect("no fault");
+    assert!(found == expected, "{} pairs for {}", found.len(), expected.len());
+    assert_eq!(count, found.len());
+}
+
+fn expect_same(name: &str, store: &dyn KvStore, model: &ModelStore, source: &mut RandomSource) {
     let first = if source.words { vec![0; 8] } else { vec![0; source.shortest] };
     let all: Vec<_> = model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     let (from, limit) = (source.key(), source.rng.random_range(0..20));
+    if goes_back(name) {
+        expect_same_back(store, model, (&from, limit));
+        // No key is above, so that all are passed.
+        expect_same_back(store, model, (&[255; 8], usize::MAX));
+    }
     let some = model.range(from.clone()..).take(limit);
     let some: Vec<_> = some.map(|(key, value)| (key.clone(), value.clone())).collect();
     for (from, limit, expected) in [(&first, usize::MAX, &all), (&from, limit, &some)] {
@@ -53,7 +69,7 @@ fn expect_same(store: &dyn KvStore, model: &ModelStore, source: &mut RandomSourc
 }
 
 fn change(name: &str, store: &dyn KvStore, model: &mut ModelStore, source: &mut RandomSource) {
-    match source.rng.random_range(0..10) {
+    match source.rng.random_range(0..11) {
         0 => {
             let pairs: Vec<_> = (0..source.rng.random_range(0..30))
                 .map(|_| (source.key(), source.value()))
@@ -71,6 +87,14 @@ fn change(name: &str, store: &dyn KvStore, model: &mut ModelStore, source: &mut 
             let was = store.remove(&key).expect("no fault");
             let expected = model.remove(&key).is_some();
             assert!(was == expected || (tells_nothing(name) && was), "{key:?}: {was}");
+        }
+        8 => {
+            let (least, mut found) =
+                (vec![0; if source.words { 8 } else { source.shortest }], None);
+            let mut each = |key: &[u8], value: &[u8]| found = Some((key.to_vec(), value.to_vec()));
+            let was = store.pop_first(&least, &mut each).expect("no fault");
+            assert_eq!(found, model.pop_first());
+            assert_eq!(was, found.is_some());
         }
         _ => {
             let key = source.key();
@@ -113,15 +137,15 @@ fn expect_agreement(name: &str, mode: SyncMode, operations: usize) {
         if is_volatile(name) {
             model.clear();
         }
-        expect_same(&*store, &model, &mut source);
+        expect_same(name, &*store, &model, &mut source);
         for i in 0..operations {
             change(name, &*store, &mut model, &mut source);
             if i % 100 == 0 {
-                expect_same(&*store, &model, &mut source);
+                expect_same(name, &*store, &model, &mut source);
             }
         }
         store.sync().expect("no fault");
-        expect_same(&*store, &model, &mut source);
+        expect_same(name, &*store, &model, &mut source);
         store.close().expect("no fault");
     }
     assert!(model.len() > 100, "{} pairs", model.len());

@@ -13,8 +13,14 @@ use crate::keys::key;
 /// Bytes that values are cut from: more than any compression looks back within a block.
 const POOL_BYTES: usize = 1 << 20;
 
-/// Pairs of a batch.
-const BATCH: u64 = 1000;
+/// Pairs of a batch where nothing else is said.
+pub const BATCH: u64 = 1000;
+
+/// Bytes of a number in hexadecimal digits.
+pub const DIGITS: usize = 16;
+
+/// What a prefix that all keys share is made of.
+const SHARED: u8 = b'k';
 
 /// Hosts that the addresses are on.
 const HOSTS: u64 = 997;
@@ -28,28 +34,25 @@ const USERS: u64 = 100_000_000;
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// Batches of a load of so many items.
-pub fn batch_count(items: u64) -> u64 {
-    items.div_ceil(BATCH)
+/// The items of batch `no` of a load of so many items, `size` a batch.
+pub fn batch(no: u64, items: u64, size: u64) -> Range<u64> {
+    no * size..((no + 1) * size).min(items)
 }
 
-/// The items of batch `no` of that load.
-pub fn batch(no: u64, items: u64) -> Range<u64> {
-    no * BATCH..((no + 1) * BATCH).min(items)
-}
-
-/// The items of each batch of that load.
+/// The items of each batch of a load of so many, 1,000 a batch.
 pub fn batches(items: u64) -> impl Iterator<Item = Range<u64>> {
-    (0..batch_count(items)).map(move |no| batch(no, items))
+    (0..items.div_ceil(BATCH)).map(move |no| batch(no, items, BATCH))
 }
 
 /// What keys are made of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyForm {
-    /// 8 bytes, big-endian, or 16 hexadecimal digits.
+    /// 8 bytes, big-endian, or 16 hexadecimal digits, with random bytes behind them if keys are longer.
     #[default]
     Plain,
+    /// 16 hexadecimal digits behind bytes that all keys share.
+    Prefix,
     /// `user:` and a number of 23 digits, of which the first 15 are 0: all keys share 20 bytes.
     User,
     /// Addresses of pages on 997 hosts: keys of a host share 31 bytes.
@@ -60,7 +63,7 @@ impl KeyForm {
     /// Bytes of a key, if there is one length only.
     pub fn key_bytes(self) -> Option<usize> {
         match self {
-            Self::Plain => None,
+            Self::Plain | Self::Prefix => None,
             Self::User => Some(28),
             Self::Url => Some(47),
         }
@@ -79,12 +82,12 @@ pub struct Data {
 }
 
 impl Data {
-    /// Keys of 8 bytes, or of 16, if the form leaves the choice; values of 8 bytes or more.
+    /// Keys of 8 bytes, or of 16 or more, if the form leaves the choice; values of 8 bytes or more.
     pub fn new(form: KeyForm, (key_bytes, value_bytes): (usize, usize), ascends: bool) -> Self {
-        let extra = if value_bytes > 8 { POOL_BYTES + value_bytes } else { 0 };
-        let mut pool = vec![0; extra];
-        Xoshiro256PlusPlus::seed_from_u64(1).fill_bytes(&mut pool);
         let key_bytes = form.key_bytes().unwrap_or(key_bytes);
+        let longest = key_bytes.saturating_sub(DIGITS).max(value_bytes - 8);
+        let mut pool = vec![0; if longest > 0 { POOL_BYTES + longest } else { 0 }];
+        Xoshiro256PlusPlus::seed_from_u64(1).fill_bytes(&mut pool);
         let is_dense = ascends || form == KeyForm::User;
         Self { form, key_bytes, value_bytes, is_dense, pool }
     }
@@ -127,10 +130,17 @@ impl Data {
     /// Writes a key.
     pub fn key(&self, id: u64, out: &mut Vec<u8>) {
         out.clear();
-        let digits = (0..16).map(|d| b"0123456789abcdef"[(id >> (60 - 4 * d)) as usize & 15]);
+        let digits = (0..DIGITS).map(|d| b"0123456789abcdef"[(id >> (60 - 4 * d)) as usize & 15]);
         match self.form {
             KeyForm::Plain if self.key_bytes == 8 => out.extend(id.to_be_bytes()),
-            KeyForm::Plain => out.extend(digits),
+            KeyForm::Plain => {
+                out.extend(digits);
+                out.extend(self.random(id, self.key_bytes - DIGITS));
+            }
+            KeyForm::Prefix => {
+                out.resize(self.key_bytes - DIGITS, SHARED);
+                out.extend(digits);
+            }
             KeyForm::User => {
                 debug_assert!(id < USERS, "more digits would make the prefix shorter");
                 write!(out, "user:{id:023}").expect("a vector takes it");
@@ -147,10 +157,13 @@ impl Data {
     pub fn value(&self, id: u64, version: u64, out: &mut Vec<u8>) {
         out.clear();
         out.extend(id.wrapping_add(version).to_be_bytes());
-        if self.value_bytes > 8 {
-            let at = id as usize % POOL_BYTES;
-            out.extend(&self.pool[at..at + self.value_bytes - 8]);
-        }
+        out.extend(self.random(id, self.value_bytes - 8));
+    }
+
+    /// So many random bytes, the same for each use of an id.
+    fn random(&self, id: u64, len: usize) -> &[u8] {
+        let at = if len > 0 { id as usize % POOL_BYTES } else { 0 };
+        &self.pool[at..at + len]
     }
 
     /// Makes `pairs` the first pairs of these items. The memory of pairs that are there is used again.

@@ -104,7 +104,7 @@ fn write_and_die(work: &Phases, dir: &Path) -> Result<()> {
 impl Bench<'_> {
     /// Closes, opens, closes, lets another process write and be killed, opens again.
     pub fn open(self) -> Result<(Self, Figures)> {
-        let Bench { work, data, dir, seed, store } = self;
+        let Bench { work, data, dir, seed, store, begun } = self;
         let how = work.how(dir.path());
         let ms = |name: &str, ms: f64| (name.to_string(), ms);
         let start = Instant::now();
@@ -123,7 +123,7 @@ impl Bench<'_> {
         if let Some(bytes) = store.replay_bytes() {
             figures.push(ms("open_replay_mib", bytes as f64 / (1 << 20) as f64));
         }
-        let bench = Bench { work, data, dir, seed, store };
+        let bench = Bench { work, data, dir, seed, store, begun };
         bench.expect_overwritten()?;
         Ok((bench, figures))
     }

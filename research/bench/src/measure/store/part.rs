@@ -8,7 +8,7 @@ use crate::clock::Times;
 use crate::measure::kind::Figures;
 
 /// Calls between two looks at the clock where calls are not timed one by one.
-const BLOCK: usize = 64;
+pub const BLOCK: usize = 64;
 
 /// What one thread did in a phase.
 pub struct ThreadTimes {
@@ -26,17 +26,18 @@ impl ThreadTimes {
         Self { ops, ns: times.sum_ns(), each: Some(times) }
     }
 
-    /// Makes what a block of calls needs, then times them together, until there are no more.
+    /// Makes what a block of `len` calls needs, then times them together, until there are no more.
     ///
     /// # Errors
     /// The first one of `op`.
     pub fn of_blocks<T: Default>(
+        len: usize,
         items: impl Iterator<Item = u64>,
         prepare: impl Fn(&mut T, u64),
         op: impl Fn(&T) -> Result<()>,
     ) -> Result<Self> {
         let mut items = items.peekable();
-        let mut block: Vec<T> = (0..BLOCK).map(|_| T::default()).collect();
+        let mut block: Vec<T> = (0..len).map(|_| T::default()).collect();
         let (mut ns, mut ops) = (0, 0);
         while items.peek().is_some() {
             let mut filled = 0;
@@ -51,6 +52,12 @@ impl ThreadTimes {
         }
         Ok(Self { ops, ns, each: None })
     }
+}
+
+/// Nanoseconds of one operation of a phase, on the thread that does it.
+pub fn mean_ns(parts: &[ThreadTimes]) -> f64 {
+    let sum = |of: fn(&ThreadTimes) -> u64| parts.iter().map(of).sum::<u64>() as f64;
+    sum(|part| part.ns) / sum(|part| part.ops).max(1.0)
 }
 
 /// Rate of a phase, and percentiles of its calls if they were timed one by one.
@@ -85,12 +92,13 @@ mod tests {
                 done.borrow_mut().push(*item);
                 Ok(())
             };
-            let part = ThreadTimes::of_blocks(0..n, |slot, i| *slot = 7 * i, op).expect("no fault");
+            let part = ThreadTimes::of_blocks(BLOCK, 0..n, |slot, i| *slot = 7 * i, op);
+            let part = part.expect("no fault");
             assert_eq!(part.ops, n);
             assert_eq!(done.into_inner(), (0..n).map(|i| 7 * i).collect::<Vec<_>>());
             assert_eq!(figures("get", &[part]).len(), 1, "a rate, no percentiles");
         }
         let refuse = |item: &u64| if *item < 70 { Ok(()) } else { anyhow::bail!("full") };
-        assert!(ThreadTimes::of_blocks(0..90, |slot, i| *slot = i, refuse).is_err());
+        assert!(ThreadTimes::of_blocks(BLOCK, 0..90, |slot, i| *slot = i, refuse).is_err());
     }
 }

@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::data::{batch, batch_count};
+use super::data::{Pair, batch};
 use super::disk;
-use super::part::{ThreadTimes, figures};
+use super::part::{BLOCK, ThreadTimes, figures, mean_ns};
 use super::setting::{Bench, Loading, Timing};
 use crate::clock::Times;
+use crate::measure::child::Written;
 use crate::measure::kind::Figures;
 use crate::store::SyncMode;
 use crate::workload::{OpKind, Skew, Workload, deal};
@@ -19,9 +20,21 @@ const WALK_PAIRS: u64 = 5_000_000;
 /// Walks of a thread at most.
 const WALKS: u64 = 5;
 
-/// The phases that scan: whether by the cursor rather than the iterator, and how many pairs.
-const SCANS: [(&str, bool, usize); 3] =
-    [("scan", true, 100), ("scan10", true, 10), ("range", false, 100)];
+/// How a phase scans.
+#[derive(Clone, Copy)]
+enum Way {
+    Cursor,
+    CursorBack,
+    Iterator,
+}
+
+/// The phases that scan: how, and how many pairs.
+const SCANS: [(&str, Way, usize); 4] = [
+    ("scan", Way::Cursor, 100),
+    ("scan10", Way::Cursor, 10),
+    ("back", Way::CursorBack, 100),
+    ("range", Way::Iterator, 100),
+];
 
 /// Whether a phase scans from random places.
 pub fn is_scan(phase: &str) -> bool {
@@ -59,10 +72,19 @@ impl Bench<'_> {
         prepare: impl Fn(&mut Args, u64) + Sync,
         op: impl Fn(&Args) -> Result<()> + Sync,
     ) -> Result<Figures> {
-        let parts = self.spread(|thread| {
+        Ok(figures(phase, &self.single_parts(ops, prepare, op)?))
+    }
+
+    fn single_parts(
+        &self,
+        ops: u64,
+        prepare: impl Fn(&mut Args, u64) + Sync,
+        op: impl Fn(&Args) -> Result<()> + Sync,
+    ) -> Result<Vec<ThreadTimes>> {
+        self.spread(|thread| {
             let share = self.work.share(thread, ops);
             if self.work.timing == Timing::Bulk {
-                return ThreadTimes::of_blocks(share, &prepare, &op);
+                return ThreadTimes::of_blocks(BLOCK, share, &prepare, &op);
             }
             let (mut times, mut args) = (Times::default(), Args::default());
             times.of(share, |i| {
@@ -71,8 +93,7 @@ impl Bench<'_> {
             })?;
             let ops = times.count();
             Ok(ThreadTimes::new(times, ops))
-        })?;
-        Ok(figures(phase, &parts))
+        })
     }
 
     pub fn prepare_key(&self, args: &mut Args, item: u64) {
@@ -102,23 +123,70 @@ impl Bench<'_> {
     pub fn load(&self) -> Result<Figures> {
         let (keys, order) = (self.work.keys, self.work.load_order());
         let item = |i: u64| order.as_ref().map_or(i, |order| order[i as usize].into());
-        if self.work.load == Loading::Single {
-            let prepare = |args: &mut Args, i| self.prepare_pair(args, item(i), 0);
-            return self.singles("load", keys, prepare, |args| self.put(args));
-        }
-        let parts = self.spread(|thread| {
-            let (mut times, mut ops) = (Times::default(), 0);
-            let mut pairs = Vec::new();
-            for no in self.work.share(thread, batch_count(keys)) {
-                self.data.fill(batch(no, keys).map(item), &mut pairs);
-                let start = Instant::now();
-                self.store.put_all(&pairs)?;
-                times.add(start.elapsed().as_nanos() as u64);
-                ops += pairs.len() as u64;
+        let parts = match self.work.load {
+            Loading::Single => {
+                let prepare = |args: &mut Args, i| self.prepare_pair(args, item(i), 0);
+                self.single_parts(keys, prepare, |args| self.put(args))?
             }
-            Ok(ThreadTimes::new(times, ops))
-        })?;
-        Ok(figures("load", &parts))
+            Loading::Batch => self.spread(|thread| self.load_batches(thread, item))?,
+        };
+        let mut found = figures("load", &parts);
+        found.push(("load_pair_ns".into(), mean_ns(&parts)));
+        Ok(found)
+    }
+
+    /// The batches of one thread.
+    fn load_batches(&self, thread: u64, item: impl Fn(u64) -> u64) -> Result<ThreadTimes> {
+        let (keys, size) = (self.work.keys, self.work.batch);
+        let of = |no| batch(no, keys, size);
+        let share = || self.work.share(thread, keys.div_ceil(size));
+        let fill = |pairs: &mut Vec<Pair>, no| self.data.fill(of(no).map(&item), pairs);
+        let ops = share().map(|no| of(no).end - of(no).start).sum();
+        if self.work.timing == Timing::Bulk {
+            // As many pairs between two looks at the clock as there are single puts, or one batch.
+            let len = BLOCK.div_ceil(size as usize);
+            let put = |pairs: &Vec<Pair>| self.store.put_all(pairs);
+            let mut part = ThreadTimes::of_blocks(len, share(), fill, put)?;
+            part.ops = ops;
+            return Ok(part);
+        }
+        let (mut times, mut pairs) = (Times::default(), Vec::new());
+        for no in share() {
+            fill(&mut pairs, no);
+            let start = Instant::now();
+            self.store.put_all(&pairs)?;
+            times.add(start.elapsed().as_nanos() as u64);
+        }
+        Ok(ThreadTimes::new(times, ops))
+    }
+
+    /// What was written for each byte that was loaded, since the store was made and until it has settled. Nobody
+    /// else writes in this process meanwhile.
+    pub fn written(&self) -> Result<Figures> {
+        self.store.settle()?;
+        let now = Written::now();
+        let of =
+            |bytes: u64| bytes as f64 / (self.work.keys * self.data.pair_bytes() as u64) as f64;
+        Ok(vec![
+            ("load_calls_share".into(), of(now.calls - self.begun.calls)),
+            ("load_disk_share".into(), of(now.disk - self.begun.disk)),
+        ])
+    }
+
+    /// A queue of as many pairs as were loaded: one is put at the end, and the first is taken. A rate of both
+    /// together.
+    pub fn queue(&self) -> Result<Figures> {
+        let (keys, least) = (self.work.keys, self.data.least());
+        let prepare = |args: &mut Args, i: u64| self.prepare_pair(args, keys + i, 0);
+        self.singles("queue", self.work.ops(), prepare, |args| {
+            self.put(args)?;
+            let mut version = Ok(u64::MAX);
+            let is = self.store.pop_first(&least, &mut |_, value| {
+                version = self.data.version(args.id - keys, value);
+            })?;
+            ensure!(is && version? == 0, "another pair than the first, or none");
+            Ok(())
+        })
     }
 
     /// Keys that are there.
@@ -140,7 +208,7 @@ impl Bench<'_> {
     /// Scans from keys that are there.
     pub fn scan(&self, phase: &str) -> Result<Figures> {
         let of = SCANS.iter().find(|(name, ..)| *name == phase);
-        let (_, by_cursor, pairs) = of.with_context(|| format!("no scan is called {phase:?}"))?;
+        let (_, way, pairs) = of.with_context(|| format!("no scan is called {phase:?}"))?;
         let (limit, ops) = (self.work.keys.min(*pairs as u64), self.work.scans());
         let picker = self.work.picker(self.seed, ops, limit)?;
         let prepare = |args: &mut Args, i| self.prepare_key(args, picker.item(i));
@@ -148,11 +216,12 @@ impl Bench<'_> {
         self.singles(phase, ops, prepare, |args| {
             let mut bytes = 0;
             let mut each = |key: &[u8], value: &[u8]| bytes += key.len() + value.len();
-            let found = match by_cursor {
-                true => self.store.scan_cursor(&args.key, limit, &mut each)?,
-                false => self.store.scan_range(&args.key, limit, &mut each)?,
+            let found = match way {
+                Way::Cursor => self.store.scan_cursor(&args.key, limit, &mut each)?,
+                Way::CursorBack => self.store.scan_back(&args.key, limit, &mut each)?,
+                Way::Iterator => self.store.scan_range(&args.key, limit, &mut each)?,
             };
-            // Fewer at the end of the key space.
+            // Fewer at the ends of the key space.
             let is_whole = bytes == found * self.data.pair_bytes();
             ensure!((1..=limit).contains(&found) && is_whole, "a wrong scan");
             Ok(())

@@ -9,8 +9,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use super::data::{Data, KeyForm};
+use super::data::{BATCH, Data, KeyForm};
 use crate::keys::key;
+use crate::measure::child::Written;
 use crate::store::{How, KvStore, SyncMode};
 use crate::workload::{Skew, Workload};
 
@@ -21,7 +22,7 @@ pub enum Loading {
     /// One operation, one transaction.
     #[default]
     Single,
-    /// 1,000 operations in one transaction or batch.
+    /// As many operations as a batch has in one transaction or batch.
     Batch,
 }
 
@@ -58,11 +59,14 @@ pub struct Phases {
     pub phases: String,
     #[serde(default)]
     pub load: Loading,
+    /// Pairs of a batch, if keys are loaded so.
+    #[serde(default = "batch")]
+    pub batch: u64,
     /// Keys of all threads together.
     pub keys: u64,
     #[serde(default)]
     pub form: KeyForm,
-    /// Of the plain form; others have a length of their own.
+    /// Of the forms that have no length of their own.
     #[serde(default = "word")]
     pub key_bytes: usize,
     #[serde(default = "word")]
@@ -93,6 +97,10 @@ fn word() -> usize {
     8
 }
 
+fn batch() -> u64 {
+    BATCH
+}
+
 /// The store of a measurement, and where it is.
 pub struct Bench<'a> {
     pub work: &'a Phases,
@@ -100,6 +108,8 @@ pub struct Bench<'a> {
     pub dir: TempDir,
     pub seed: u64,
     pub store: Box<dyn KvStore>,
+    /// What the process had written before the store was made.
+    pub begun: Written,
 }
 
 /// Which item an operation is about.

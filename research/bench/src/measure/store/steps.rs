@@ -27,7 +27,7 @@ impl Bench<'_> {
             let share = self.work.share(thread, ops);
             let cursor = RefCell::new(self.store.cursor().expect("it has one"));
             let prepare = |args: &mut Args, i| self.prepare_key(args, picker.item(i));
-            ThreadTimes::of_blocks(share, prepare, |args| {
+            ThreadTimes::of_blocks(BLOCK as usize, share, prepare, |args| {
                 let mut version = Ok(u64::MAX);
                 let is = cursor.borrow_mut().seek(&args.key, &mut |key, value| {
                     if key == args.key {

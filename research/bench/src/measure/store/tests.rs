@@ -29,8 +29,9 @@ fn every_phase_of_every_store_that_is_built_finds_what_it_wrote() {
     for system in systems {
         for (timing, load, threads) in [("each", "single", 1), ("bulk", "batch", 2)] {
             let run_phase = if timing == "each" { "+run" } else { "" };
+            let back = if store::goes_back(system) { "+back" } else { "" };
             let phases =
-                format!("load+get+seek+turn+scan+scan10+range+walk{run_phase}+update+delete");
+                format!("load+get+seek+turn+scan+scan10{back}+range+walk{run_phase}+update+delete");
             let text = format!(
                 "system = '{system}'\nload = '{load}'\nthreads = {threads}\nkeys = 2_500\nops = 500
                  scans = 50\ntiming = '{timing}'\nphases = '{phases}'"
@@ -54,7 +55,8 @@ fn every_phase_of_every_store_that_is_built_finds_what_it_wrote() {
 
 #[test]
 fn every_form_of_keys_is_loaded_and_found_however_keys_are_picked() {
-    for (form, bytes) in [("plain", "8"), ("plain", "16"), ("user", "8"), ("url", "8")] {
+    let forms = [("plain", 8), ("plain", 16), ("plain", 520), ("prefix", 16), ("prefix", 520)];
+    for (form, bytes) in forms.into_iter().chain([("user", 8), ("url", 8)]) {
         for picks in ["uniform", "zipf", "ascending"] {
             let text = format!(
                 "system = 'everleaf'\nkeys = 3_000\nops = 2_000\nform = '{form}'\npicks = '{picks}'
@@ -65,7 +67,8 @@ fn every_form_of_keys_is_loaded_and_found_however_keys_are_picked() {
             if (form, picks) == ("url", "ascending") {
                 assert!(work.check().is_err());
             } else {
-                assert_eq!(run(&work).len(), 6, "a rate for each phase: {form}, {picks}");
+                let figures = run(&work);
+                assert_eq!(figures.len(), 7, "a rate for each phase: {form}, {picks}");
             }
         }
     }
@@ -77,6 +80,57 @@ fn the_journal_takes_more_than_the_pairs_that_are_put() {
     let figures = run(&work);
     let found = figures.iter().find(|(name, _)| name == "journal_put_bytes").expect("it is told");
     assert!((16.0..1000.0).contains(&found.1), "{} bytes", found.1);
+}
+
+#[test]
+fn batches_of_every_length_load_all_pairs() {
+    for timing in ["each", "bulk"] {
+        for batch in [1, 2, 63, 64, 65, 1000, 3000] {
+            for threads in [1, 2] {
+                // A walk counts them.
+                let figures = run(&work(&format!(
+                    "system = 'everleaf'\nload = 'batch'\nbatch = {batch}\nthreads = {threads}
+                     keys = 2_501\ntiming = '{timing}'\nphases = 'load+walk'"
+                )));
+                let of = |metric| figures.iter().find(|(name, _)| name == metric);
+                let (_, rate) = of("load_kops").expect("a rate");
+                let (_, pair) = of("load_pair_ns").expect("the time of a pair");
+                // The rate is the sum over threads, of which each takes its own time for a pair.
+                let threads_in_turn = rate * pair / 1e6;
+                assert!((0.99..=f64::from(threads) * 10.0).contains(&threads_in_turn));
+                assert_eq!(of("load_p99_us").is_some(), timing == "each");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_queue_gives_back_what_was_put_in_its_order() {
+    for system in ["everleaf", "btreemap", "lmdb", "lmdb-writemap", "redb", "fjall", "rocksdb"] {
+        if store::lacks(system).is_some() {
+            continue;
+        }
+        for keys in [1, 7, 300] {
+            let figures = run(&work(&format!(
+                "system = '{system}'\npicks = 'ascending'\nkeys = {keys}\nops = 1_000
+                 key_bytes = 16\nvalue_bytes = 100\nphases = 'load+queue'"
+            )));
+            assert!(figures.iter().any(|(name, rate)| name == "queue_kops" && *rate > 0.0));
+        }
+    }
+}
+
+#[test]
+fn what_a_load_writes_is_its_pairs_at_least() {
+    for (load, value_bytes) in [("single", 100), ("batch", 1000)] {
+        let figures = run(&work(&format!(
+            "system = 'everleaf'\nload = '{load}'\nkeys = 2_000\nkey_bytes = 16
+             value_bytes = {value_bytes}\nphases = 'load+written+get'"
+        )));
+        let (_, calls) = &figures.iter().find(|(name, _)| name == "load_calls_share").expect("one");
+        // Others of this process write, too.
+        assert!(*calls > 0.95, "{calls} bytes for each byte");
+    }
 }
 
 #[test]
@@ -110,6 +164,16 @@ fn what_cannot_be_measured_is_refused() {
         "system = 'everleaf'\nkeys = 1\nphases = 'load+dance'",
         "system = 'everleaf'\nkeys = 1\nphases = 'load'\nkey_bytes = 7",
         "system = 'everleaf'\nkeys = 1\nphases = 'load+get+journal'",
+        "system = 'everleaf'\nkeys = 1\nphases = 'load+get+written'",
+        "system = 'btreemap'\nkeys = 1\nphases = 'load+written'",
+        "system = 'everleaf'\nkeys = 1\nphases = 'load+queue'",
+        "system = 'everleaf'\nkeys = 1\nphases = 'load+queue+get'\npicks = 'ascending'",
+        "system = 'everleaf'\nkeys = 1\nphases = 'load+queue'\npicks = 'ascending'\nthreads = 2",
+        "system = 'bf-tree'\nkeys = 1\nphases = 'load+back'",
+        "system = 'everleaf'\nkeys = 1\nphases = 'load'\nload = 'batch'\nbatch = 0",
+        "system = 'everleaf'\nkeys = 1\nphases = 'load'\nform = 'prefix'\nkey_bytes = 8",
+        "system = 'everleaf'\nkeys = 1\nphases = 'load'\nkey_bytes = 12",
+        "system = 'lmdb'\nkeys = 1\nphases = 'load'\nkey_bytes = 512",
         "system = 'everleaf'\nkeys = 1\nphases = 'load+run'\ntiming = 'bulk'",
         "system = 'everleaf-index'\nkeys = 1\nphases = 'load'\nform = 'user'",
         "system = 'everleaf-index'\nkeys = 1\nphases = 'load'\nvalue_bytes = 100",
@@ -144,6 +208,15 @@ fn keys_share_what_their_form_says() {
         Data::new(form, (8, 8), false).key(id, &mut key);
         String::from_utf8(key).expect("text")
     };
+    let long = |form, id| {
+        let mut key = Vec::new();
+        Data::new(form, (520, 8), false).key(id, &mut key);
+        key
+    };
+    assert_eq!(long(KeyForm::Prefix, 0xabc)[..504], long(KeyForm::Prefix, 0xabd)[..504]);
+    assert_eq!(long(KeyForm::Prefix, 0xabc)[504..], *b"0000000000000abc");
+    assert_eq!(long(KeyForm::Plain, 0xabc)[..16], *b"0000000000000abc");
+    assert_ne!(long(KeyForm::Plain, 0xabc)[16..], long(KeyForm::Plain, 0xabd)[16..]);
     assert_eq!(key(KeyForm::User, 12_345_678), "user:00000000000000012345678");
     assert_eq!(key(KeyForm::Url, 997 * 3 + 5), "https://www.site005.com/topics/0000000000000bb4");
     let data = Data::new(KeyForm::User, (8, 8), false);
