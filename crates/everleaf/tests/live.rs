@@ -103,8 +103,9 @@ fn a_check_beside_writers_in_a_tiny_memory_reports_none_either() {
         let cold = counts.trees.iter().find(|tree| tree.name == "cold").unwrap();
         assert_eq!(cold.entries, 20_000, "round {round}");
     });
+    // However much the writers did: the cold tree is ten times as large as memory, and read twice in a round.
     let memory = db.stats().unwrap().memory;
-    assert!(memory.evictions > 1000, "{memory:?}");
+    assert!(memory.evictions > 100 && memory.misses > 200 * rounds(), "{memory:?}");
 }
 
 #[test]
