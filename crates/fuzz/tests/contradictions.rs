@@ -72,10 +72,10 @@ fn count(parts: &mut Parts, node: usize) -> usize {
     word(parts, node, 0) as usize & 0xffff
 }
 
-/// The value at a position of a node, which has 4 or 8 bytes.
+/// The value at a position of a node, which has 4 or 8 bytes; of a child at a long separator, the first 8 of 12.
 fn value_of(parts: &mut Parts, node: usize, position: usize) -> u64 {
     let (at, len, _) = format::value_at(parts.page_mut(node), position);
-    format::u64_at(parts.page_mut(node), at) & u64::MAX >> (64 - 8 * len)
+    format::u64_at(parts.page_mut(node), at) & u64::MAX >> (64 - 8 * len.min(8))
 }
 
 /// Gives the entry at a position another value of the same length.
@@ -86,7 +86,7 @@ fn set_value(parts: &mut Parts, node: usize, position: usize, value: u64) {
 
 /// The child at a position of an inner node.
 fn child(parts: &mut Parts, node: usize, position: usize) -> usize {
-    value_of(parts, node, position) as usize
+    value_of(parts, node, position) as u32 as usize
 }
 
 /// Runs what may hang, with a time limit.
