@@ -557,8 +557,8 @@ impl Db {
     /// Reads the whole pool and lists each damage that it finds. The list is empty if the pool is sound.
     ///
     /// Other threads may write meanwhile. Unfinished changes are never taken for damage. The time grows
-    /// with the pool, and hardly depends on [`Options::memory`](crate::Options::memory): on a file, nodes that are not
-    /// in memory are read without coming there, so a check drives out little of what others use.
+    /// with the pool. On a file, nodes that are not in memory are read without coming there: a check drives out
+    /// little of what others use, and few bytes of [memory](crate::Options::memory) do not make it slow.
     ///
     /// # Errors
     ///
