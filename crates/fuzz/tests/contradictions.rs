@@ -353,6 +353,19 @@ fn a_root_on_the_highest_level() {
 }
 
 #[test]
+fn a_merge_that_an_anchor_announces_although_there_is_a_journal() {
+    let _one = one();
+    let mut parts = pool(60, true);
+    let top = root(&mut parts);
+    let (left, right) = (child(&mut parts, top, 0) as u64, child(&mut parts, top, 2) as u64);
+    set(&mut parts, ANCHOR, 2, left | right << 32);
+    with(parts, |db| {
+        assert!(is_corrupt(&db.tree("a").map(drop)));
+        assert!(!db.check().expect("it can be read").is_empty());
+    });
+}
+
+#[test]
 fn a_name_for_the_catalog() {
     let _one = one();
     let mut parts = pool(4, true);

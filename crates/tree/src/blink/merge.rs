@@ -237,11 +237,17 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// Completes the merge that a crash interrupted on a medium without a journal.
+    ///
+    /// # Errors
+    /// Corrupt, also if the medium has a journal, where none is announced.
     pub(super) fn finish_merge(&self) -> Result<()> {
         let m = self.medium();
-        let Some((left, right)) = announced(self.pool.latch(self.anchor())?.0) else {
-            return Ok(());
-        };
+        let anchor = self.pool.latch(self.anchor())?;
+        let Some((left, right)) = announced(anchor.0) else { return Ok(()) };
+        if M::JOURNALED {
+            return Err(damaged(anchor.0, "announces a merge, although there is a journal"));
+        }
+        drop(anchor);
         let (left, right) = (m.page(left)?, m.page(right)?);
         self.read_version(left)?;
         self.read_version(right)?;
