@@ -43,5 +43,4 @@ mod transactions_full;
 mod transactions_leaked;
 mod transactions_model;
 mod values;
-mod values_in_memory;
 mod waiting;

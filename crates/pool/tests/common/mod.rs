@@ -143,7 +143,6 @@ impl Toy {
                 read: Toy::read,
                 adopt: Toy::adopt,
                 forget: Toy::forget,
-                kept: None,
                 most: |_| usize::MAX,
                 release: |_, _, _| (),
                 discard: Toy::discard,
