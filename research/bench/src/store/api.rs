@@ -9,6 +9,23 @@ use serde::Deserialize;
 
 use super::meter::Meter;
 
+/// Shows pairs; returns how many.
+///
+/// # Errors
+/// The first one among the pairs.
+pub fn show_pairs<K: AsRef<[u8]>, V: AsRef<[u8]>, E: Into<anyhow::Error>>(
+    pairs: impl Iterator<Item = Result<(K, V), E>>,
+    each: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<usize> {
+    let mut count = 0;
+    for pair in pairs {
+        let (key, value) = pair.map_err(Into::into)?;
+        each(key.as_ref(), value.as_ref());
+        count += 1;
+    }
+    Ok(count)
+}
+
 /// An ordered map from byte strings to byte strings. Any number of threads use it at once.
 pub trait KvStore: Send + Sync {
     /// Sets the value of a key.

@@ -9,7 +9,7 @@ use everleaf_file::{File, FileOptions};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 
-use super::api::{How, KvCursor, KvStore, SyncMode, word};
+use super::api::{How, KvCursor, KvStore, SyncMode, show_pairs, word};
 use super::transact::{Access, Body, Session, Transaction, Transactional};
 
 /// `CircTree` on an ordinary file. Keys and values are eight bytes, big-endian.
@@ -154,13 +154,7 @@ impl KvStore for StringStore {
         limit: usize,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        let mut count = 0;
-        for pair in self.tree.range(from..).take(limit) {
-            let (key, value) = pair?;
-            each(&key, &value);
-            count += 1;
-        }
-        Ok(count)
+        show_pairs(self.tree.range(from..).take(limit), each)
     }
 
     fn scan_cursor(
@@ -225,11 +219,7 @@ impl Transactional for StringStore {
     }
 
     fn scan_snapshot(&self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        for pair in self.db.snapshot()?.of(&self.tree)?.iter() {
-            let (key, value) = pair?;
-            each(&key, &value);
-        }
-        Ok(())
+        show_pairs(self.db.snapshot()?.of(&self.tree)?.iter(), each).map(drop)
     }
 
     fn settle(&self) -> Result<()> {

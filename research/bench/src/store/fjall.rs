@@ -6,7 +6,7 @@ use fjall::{
     OptimisticWriteTx, PersistMode, Readable, Snapshot,
 };
 
-use super::api::{How, KvStore, SyncMode};
+use super::api::{How, KvStore, SyncMode, show_pairs};
 use super::transact::{Access, Attempt, Body, Session, Transaction, Transactional, until_done};
 
 /// One keyspace.
@@ -34,13 +34,7 @@ impl Fjall {
 
 /// Shows pairs; returns how many.
 fn show(pairs: impl Iterator<Item = Guard>, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<usize> {
-    let mut count = 0;
-    for pair in pairs {
-        let (key, value) = pair.into_inner()?;
-        each(&key, &value);
-        count += 1;
-    }
-    Ok(count)
+    show_pairs(pairs.map(Guard::into_inner), each)
 }
 
 impl KvStore for Fjall {

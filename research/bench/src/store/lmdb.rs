@@ -6,7 +6,7 @@ use lmdb::{
     RwTransaction, Transaction as _, WriteFlags,
 };
 
-use super::api::{How, KvStore, SyncMode};
+use super::api::{How, KvStore, SyncMode, show_pairs};
 use super::transact::{Access, Body, Session, Transaction, Transactional};
 
 /// How far the map may grow. The file of a writable map is as long at once, mostly holes.
@@ -86,13 +86,7 @@ impl KvStore for Lmdb {
     ) -> Result<usize> {
         let txn = self.env.begin_ro_txn()?;
         let mut cursor = txn.open_ro_cursor(self.db)?;
-        let mut count = 0;
-        for pair in cursor.iter_from(from).take(limit) {
-            let (key, value) = pair?;
-            each(key, value);
-            count += 1;
-        }
-        Ok(count)
+        show_pairs(cursor.iter_from(from).take(limit), each)
     }
 
     fn scan_back(

@@ -1,9 +1,9 @@
 //! sled 0.34.
 
 use anyhow::Result;
-use sled::{Batch, Config, Db, IVec};
+use sled::{Batch, Config, Db};
 
-use super::api::{How, KvStore, SyncMode};
+use super::api::{How, KvStore, SyncMode, show_pairs};
 
 /// The default tree.
 pub struct Sled {
@@ -28,20 +28,6 @@ impl Sled {
             SyncMode::SyncEach => self.sync(),
         }
     }
-}
-
-/// Shows pairs; returns how many.
-fn show(
-    pairs: impl Iterator<Item = sled::Result<(IVec, IVec)>>,
-    each: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<usize> {
-    let mut count = 0;
-    for pair in pairs {
-        let (key, value) = pair?;
-        each(&key, &value);
-        count += 1;
-    }
-    Ok(count)
 }
 
 impl KvStore for Sled {
@@ -75,7 +61,7 @@ impl KvStore for Sled {
         limit: usize,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        show(self.db.range(from..).take(limit), each)
+        show_pairs(self.db.range(from..).take(limit), each)
     }
 
     fn scan_back(
@@ -84,7 +70,7 @@ impl KvStore for Sled {
         limit: usize,
         each: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
-        show(self.db.range(..=from).rev().take(limit), each)
+        show_pairs(self.db.range(..=from).rev().take(limit), each)
     }
 
     fn pop_first(&self, _least: &[u8], each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool> {
