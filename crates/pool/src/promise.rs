@@ -5,6 +5,7 @@ use everleaf_pmem::Result;
 
 use crate::class::max_record;
 use crate::layout::RecordShape;
+use crate::pair::MAX_KEY_BYTES;
 use crate::pool::Pool;
 use crate::space::Wants;
 
@@ -55,6 +56,13 @@ impl<M: Medium> Pool<M> {
     /// into halves and gives nothing to its neighbours: nobody has counted those.
     pub fn is_counted(&self) -> bool {
         self.space.is_counted()
+    }
+
+    /// Pages of extents that the longest key there may be wants as the bound of a node, beside new keys of up to
+    /// `key_bytes`. While no group is for extents, the pool has no key that needs one. O(groups).
+    pub fn extents_of_bound(&self, key_bytes: usize) -> u64 {
+        let is_short = self.holds_record(key_bytes, 0) && !self.space.has_extents();
+        if is_short { 0 } else { self.wants_of_pair(MAX_KEY_BYTES, 0).extents }
     }
 
     /// What a new record of a pair of these lengths needs.

@@ -223,6 +223,11 @@ impl FreeSpace {
         Ok(())
     }
 
+    /// Whether a group is for extents. O(groups).
+    pub fn has_extents(&self) -> bool {
+        self.inner().groups.iter().any(|group| group.role == Role::Extents)
+    }
+
     /// Whether this thread was promised room that was counted from nodes.
     pub fn is_counted(&self) -> bool {
         let is_mine = |promised: &Promised| promised.thread == thread_number() && promised.counted;

@@ -17,6 +17,9 @@ use crate::{Error, Result};
 /// What memory here is for.
 const ROOM: &str = "the plan of a batch";
 
+/// As many levels are taken to be full, up to the root, when a batch begins.
+const LEVELS: u64 = 8;
+
 /// How many changes a batch has.
 pub(super) fn count(batch: &[TreeChanges<'_>]) -> usize {
     batch.iter().map(|part| part.changes.len()).sum()
@@ -65,19 +68,22 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// What a batch may want at most, whatever other writers do.
+/// What a batch may want at most, whatever other writers do. The bounds of a node that is split are keys that are
+/// in it, so they may be longer than all that the batch puts.
 pub(super) fn generous<M: Medium>(pool: &Pool<M>, batch: &[TreeChanges<'_>]) -> Wants {
     let mut wants = Wants { pages: 32 + count(batch) as u64 / 2, extents: 0 };
-    let extents_of = |key: usize, value: usize| pool.wants_of_pair(key, value).extents;
-    let (mut last, mut extents) = (None, 0);
+    let (mut last, mut extents, mut longest) = (None, 0, 0);
     for Change { key, value } in batch.iter().flat_map(|part| part.changes) {
         let Some(value) = value else { continue };
         if last != Some((key.len(), value.len())) {
             last = Some((key.len(), value.len()));
-            extents = extents_of(key.len(), value.len()) + 2 * extents_of(key.len(), 0);
+            extents = pool.wants_of_pair(key.len(), value.len()).extents;
+            longest = longest.max(key.len());
         }
         wants += Wants { pages: 4, extents };
     }
+    let bounds = 2 * (LEVELS + count(batch) as u64);
+    wants += Wants { pages: 0, extents: bounds * pool.extents_of_bound(longest) };
     wants
 }
 

@@ -23,6 +23,19 @@ enum Style {
     Growing,
     /// Longer than a node keeps whole: records, long fences, extents.
     Long,
+    /// Short pairs that come between such long keys: the bounds of what they split are long, they are not.
+    Between,
+}
+
+/// The keys that fill the pool.
+fn standing(rng: &mut Rng, style: Style) -> Vec<u8> {
+    match style {
+        Style::Between => {
+            let stem = [&[b'l'; 700][..], &[]][rng.below(2) as usize];
+            [stem, &rng.below(500).to_be_bytes()[6..]].concat()
+        }
+        _ => key(rng, style),
+    }
 }
 
 fn key(rng: &mut Rng, style: Style) -> Vec<u8> {
@@ -43,6 +56,12 @@ fn key(rng: &mut Rng, style: Style) -> Vec<u8> {
             key.resize(key.len() + (at % 7) as usize * 6, b'r');
             key
         }
+        // Some are put between two that begin with the same 700 bytes.
+        Style::Between => [&b"l"[..], b"m", &[]][rng.below(3) as usize]
+            .iter()
+            .chain(&rng.below(500).to_be_bytes()[6..])
+            .copied()
+            .collect(),
         Style::Long => {
             let stem = [0, 30, 90, 90, 700][rng.below(5) as usize];
             let mut key = vec![b'l'; stem];
@@ -74,7 +93,7 @@ fn run_of(rng: &mut Rng, n: u64) -> Vec<Vec<u8>> {
 fn fill(tree: &Tree, model: &mut Model, rng: &mut Rng, style: Style) {
     let mut refused = 0;
     while refused < 3 {
-        let (key, value) = (key(rng, style), value(rng, style));
+        let (key, value) = (standing(rng, style), value(rng, style));
         match tree.put(&key, &value) {
             Ok(()) => drop(model.insert(key, value)),
             Err(Error::Full { .. }) => refused += 1,
@@ -164,9 +183,12 @@ fn batches(style: Style, max_bytes: u64, seed: u64) -> (u64, u64) {
 #[test]
 fn a_batch_that_begins_never_fails_for_want_of_room() {
     let seed = seed_or(1);
-    for style in [Style::Short, Style::Prefixes, Style::Runs, Style::Growing, Style::Long] {
+    for style in
+        [Style::Short, Style::Prefixes, Style::Runs, Style::Growing, Style::Long, Style::Between]
+    {
         // One group of pages for nodes and records; with long keys also one of extents.
-        let max_bytes = if matches!(style, Style::Long) { 300_000 } else { 60_000 };
+        let has_long = matches!(style, Style::Long | Style::Between);
+        let max_bytes = if has_long { 300_000 } else { 60_000 };
         let (whole, refused) = batches(style, max_bytes, seed);
         println!("{style:?}: {whole} happened, {refused} were refused");
         assert!(whole > 0 && refused > 0, "{style:?}: {whole} happened, {refused} were refused");
