@@ -13,7 +13,9 @@ fn bench(folder: &Path, args: &[&str]) -> String {
         .expect("it runs");
     let said = String::from_utf8(out.stdout).expect("text");
     let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{args:?}: {}\n{said}\n{errors}", out.status);
+    // The failure itself comes last: the middle of a long text may be left out where it is read.
+    let failed: Vec<_> = errors.lines().filter(|line| line.contains("failed")).collect();
+    assert!(out.status.success(), "{said}\n{errors}\n{args:?}: {}: {failed:#?}", out.status);
     said
 }
 

@@ -5,7 +5,8 @@ use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The moments of a Poisson process of `rate` arrivals a second, in nanoseconds from its start: those of the first
-/// so many seconds, but `most` of them at most. O(1) each. They are the same for the same seed.
+/// so many seconds, but `most` of them at most, and the first one in any case: on a busy machine the rate may be so
+/// low that none would come. O(1) each. They are the same for the same seed.
 ///
 /// The gaps are exponential, so an arrival says nothing of when the next one comes: this is what many users are
 /// who do not know of each other.
@@ -18,7 +19,8 @@ pub fn poisson(seed: u64, rate: f64, seconds: f64, most: u64) -> Vec<u64> {
         at
     });
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    moments.take_while(|at| *at < seconds).take(most).map(|at| (at * 1e9) as u64).collect()
+    let arrive = moments.enumerate().take_while(|(n, at)| *n == 0 || *at < seconds);
+    arrive.take(most).map(|(_, at)| (at * 1e9) as u64).collect()
 }
 
 #[cfg(test)]
@@ -47,5 +49,7 @@ mod tests {
         assert!(moments.is_sorted() && moments.iter().all(|at| *at < 1_000_000_000));
         assert_eq!(poisson(1, 5000.0, 1.0, 100), moments[..100]);
         assert!(poisson(1, 5000.0, 1.0, 0).is_empty());
+        let late = poisson(1, 0.5, 1e-3, MANY);
+        assert!(late.len() == 1 && late[0] > 1_000_000, "{late:?}");
     }
 }
