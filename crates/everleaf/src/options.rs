@@ -275,10 +275,13 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes of memory the pool's pages may take, with the frame of each page (64 bytes) and its entry in the
-    /// page table (16 bytes). Default: a quarter of what the process may use, by the machine's memory and by control groups.
+    /// Sets how many bytes of memory the pool's pages and large values may take, with the frame of each page (64 bytes), its
+    /// entry in the page table (16 bytes), and 32 to 64 bytes of each value. Default: a quarter of what the process may use,
+    /// by the machine's memory and by control groups.
     ///
-    /// Above it, pages that were not used recently leave memory, and are read again when they are needed.
+    /// Above it, pages and values that were not used recently leave memory, and are read again when they are needed.
+    /// A value is kept when it is written by a put or read as a whole, unless it is longer than 4 MiB or a
+    /// sixteenth of this.
     /// Pages that were changed are written first: they may take half of what the rest leaves, above which
     /// writers wait for a checkpoint. Without [background](Options::background) threads nobody waits: there, changed pages may
     /// take seven eighths of it, or 1 MiB if that is more, and writes beyond return
@@ -292,7 +295,8 @@ impl Options {
     /// [buffers](Self::pending_bytes) where they are larger, up to a sixteenth of the memory, or 1 MiB if that is more; and
     /// the buffers of operations under way.
     ///
-    /// Pages of less than 4,096 bytes never leave memory, and neither does anything on persistent memory.
+    /// Pages of less than 4,096 bytes never leave memory, and neither does anything on persistent memory. Beside
+    /// such pages, large values may take half of this.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);

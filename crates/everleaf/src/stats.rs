@@ -65,13 +65,13 @@ pub struct Stats {
     pub uuid: [u8; 16],
 }
 
-/// The memory of a pool's pages on a file, and how often pages came and went since the open. See
+/// The memory of a pool's pages and large values on a file, and how often they came and went since the open. See
 /// [`Options::memory`](crate::Options::memory). All figures are 0 on persistent memory. Pages of less than 4,096 bytes never
-/// leave memory: in a pool of them all are 0 except `misses` and `write_backs`.
+/// leave memory: in a pool of them all are 0 except `misses`, `write_backs` and those of values.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryStats {
-    /// Bytes that pages, their frames and the page table take.
+    /// Bytes that pages, their frames, the page table and large values take.
     pub bytes: u64,
     /// Bytes that they may take.
     pub most_bytes: u64,
@@ -84,6 +84,12 @@ pub struct MemoryStats {
     pub evictions: u64,
     /// Pages that checkpoints have written.
     pub write_backs: u64,
+    /// Bytes that large values take, with long keys beside them: a part of `bytes`, where pages count.
+    pub value_bytes: u64,
+    /// How often a large value, or a long key, was not in memory when it was needed.
+    pub value_misses: u64,
+    /// Large values that have left memory for want of room.
+    pub value_evictions: u64,
 }
 
 /// The length of a pool's file before and after [`Db::compact`](crate::Db::compact).

@@ -271,6 +271,32 @@ impl File {
     pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.inner.extent_read(first, offset, buf)
     }
+    /// Lends a long key and the value of the record of this name, if they are in memory. Others may wait for
+    /// `read`. O(1) beside it.
+    #[inline]
+    pub fn value_lend(&self, name: u64, read: &mut dyn FnMut(&[u8], &[u8])) -> bool {
+        self.inner.residents.values.lend(name, read)
+    }
+    /// What [`value_keep`](Self::value_keep) asks for from a reader. It has to find the record unchanged after
+    /// it has this, and before it reads.
+    pub fn value_ticket(&self, name: u64) -> u64 {
+        self.inner.residents.values.ticket(name)
+    }
+    /// A copy of a long key and the value behind it for [`value_keep`](Self::value_keep), if there is room for
+    /// them in [memory](FileOptions::memory_bytes). O(bytes).
+    pub fn value_copy(&self, parts: [&[u8]; 2]) -> Option<Box<[u8]>> {
+        self.inner.copy_value(parts)
+    }
+    /// Keeps a long key of so many bytes and the value behind it in memory, under the name of the record that
+    /// leads to them, until they leave or the record is [freed](Self::value_forget). A writer that no leaf
+    /// names yet needs no ticket. O(1), as a rule.
+    pub fn value_keep(&self, name: u64, ticket: Option<u64>, key_bytes: usize, bytes: Box<[u8]>) {
+        self.inner.residents.values.keep(name, ticket, key_bytes, bytes);
+    }
+    /// The record of this name is freed; its page is latched. O(1).
+    pub fn value_forget(&self, name: u64) {
+        self.inner.residents.values.remove(name);
+    }
     /// A step makes a run of pages that was [written](Self::extent_write) part of the pool.
     pub fn extent_adopt(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
         self.inner.adopt(op, first, pages);

@@ -51,7 +51,7 @@ pub struct FileStats {
     pub journal_replay_peak: u64,
     /// How often a writer waited because of a bound.
     pub waits: u64,
-    /// Bytes that pages, their frames and the page table take in memory, and may take. Both are 0 if
+    /// Bytes that pages, their frames, the page table and large values take in memory, and may take. Both are 0 if
     /// there is no bound.
     pub memory_bytes: u64,
     /// See [`memory_bytes`](Self::memory_bytes).
@@ -62,6 +62,12 @@ pub struct FileStats {
     pub hits: u64,
     /// Pages that have left memory.
     pub evictions: u64,
+    /// Bytes of large values in memory; how often one was wanted that was not there; and how many have left.
+    pub value_bytes: u64,
+    /// See [`value_bytes`](Self::value_bytes).
+    pub value_misses: u64,
+    /// See [`value_bytes`](Self::value_bytes).
+    pub value_evictions: u64,
 }
 
 /// O(1), and waits for no disk: nothing that is held during a sync is asked.
@@ -101,5 +107,8 @@ pub(crate) fn collect(inner: &Inner) -> FileStats {
         misses: residents.misses.load(Ordering::Relaxed),
         hits: residents.hits.load(Ordering::Relaxed),
         evictions: residents.evictions.load(Ordering::Relaxed),
+        value_bytes: residents.values.bytes(),
+        value_misses: residents.values.misses.load(Ordering::Relaxed),
+        value_evictions: residents.values.evictions.load(Ordering::Relaxed),
     }
 }

@@ -4,6 +4,7 @@
 //! nobody owns; a crash in between loses nothing. The medium sees to it that they are on disk
 //! before the epoch of that step is.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, fallible};
@@ -13,7 +14,7 @@ use crate::hooks::ExtentIo;
 use crate::map::{PageRun, Role, group_pages};
 use crate::pair::{self, Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::pool::Pool;
-use crate::record::RecordView;
+use crate::record::{RecordRef, RecordView};
 
 /// Bytes read at a time, so that memory grows only with bytes that are there.
 const READ_BYTES: usize = 1 << 20;
@@ -42,6 +43,9 @@ pub(crate) struct Extents<'p> {
     crc: u32,
     /// The extents, or the one that lists them.
     named: Vec<PageRun>,
+    /// For keeping in memory what is read: the record's name, and a ticket that was drawn before the record was
+    /// as it is here.
+    ticket: Option<(RecordRef, u64)>,
 }
 
 impl Extents<'_> {
@@ -62,6 +66,8 @@ pub struct Large<'p, M: Medium> {
     /// How many of the runs hold key and value; one behind them is their list.
     data: usize,
     record: Vec<u8>,
+    /// What stays in memory of the pair: how many bytes of a key, and the value behind them.
+    copy: Cell<Option<(usize, Box<[u8]>)>>,
     taken: AtomicBool,
 }
 
@@ -81,6 +87,13 @@ impl<M: Medium> Large<'_, M> {
     }
     pub(crate) fn runs(&self) -> &[PageRun] {
         &self.runs
+    }
+    /// The pair's record is at `r`, and nothing names it yet: what is in memory of the pair goes by this name.
+    pub fn keep_in_memory(&self, r: RecordRef) {
+        let kept = self.pool.hooks.extents.and_then(|io| io.kept);
+        if let (Some(kept), Some((key_bytes, copy))) = (kept, self.copy.take()) {
+            (kept.keep)(&self.pool.medium, r.bits(), None, key_bytes, copy);
+        }
     }
     /// A step has made the extents part of the pool.
     pub(crate) fn take(&self) {
@@ -137,9 +150,12 @@ impl<M: Medium> Pool<M> {
     /// extents; [`Error::Full`]; I/O errors.
     pub fn write_large(&self, key: &[u8], value: &[u8]) -> Result<Large<'_, M>> {
         let mut large = self.reserve_large(key, value.len() as u64)?;
-        let parts = [self.far_key(key), value];
-        self.write_parts(self.extent_io()?, &large.runs[..large.data], parts)?;
+        let (io, parts) = (self.extent_io()?, [self.far_key(key), value]);
+        self.write_parts(io, &large.runs[..large.data], parts)?;
         large.seal(parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part)));
+        if let Some(copy) = io.kept.and_then(|kept| (kept.copy)(&self.medium, parts)) {
+            large.copy = Cell::new(Some((parts[0].len(), copy)));
+        }
         Ok(large)
     }
 
@@ -161,7 +177,7 @@ impl<M: Medium> Pool<M> {
         check_lens(key, value_bytes)?;
         let bytes = self.far_key(key).len() as u64 + value_bytes;
         let (runs, record, taken) = (Vec::new(), Vec::new(), AtomicBool::new(false));
-        let mut large = Large { pool: self, runs, data: 0, record, taken };
+        let mut large = Large { pool: self, runs, data: 0, record, copy: Cell::new(None), taken };
         self.reserve_runs(bytes, &mut large.runs)?;
         large.data = large.runs.len();
         let record = |runs: &[PageRun], list| {
@@ -294,7 +310,25 @@ impl<M: Medium> Pool<M> {
         let n = if lens.listed { 1 } else { lens.extents };
         let mut named = fallible::list(n, RUNS)?;
         named.extend((0..n).map(|i| record.run(i)));
-        Ok(Extents { page, offset: record.offset_in_page(), lens, crc: record.crc(), named })
+        let (offset, crc) = (record.offset_in_page(), record.crc());
+        Ok(Extents { page, offset, lens, crc, named, ticket: None })
+    }
+
+    /// As [`extents_of`](Self::extents_of), for who reads all of them: then they are kept in memory.
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub(crate) fn extents_to_keep(
+        &self,
+        record: &RecordView<'_>,
+        lens: Lens,
+    ) -> Result<Extents<'_>> {
+        let kept = self.hooks.extents.as_ref().and_then(|io| io.kept.as_ref());
+        let name = kept.and(record.name());
+        let ticket = kept.zip(name).map(|(kept, r)| (r, (kept.ticket)(&self.medium, r.bits())));
+        let extents = self.extents_of(record, lens)?;
+        // Whoever writes another record here changes the page, and has the name forgotten after this ticket.
+        Ok(Extents { ticket: ticket.filter(|_| record.is_unchanged()), ..extents })
     }
 
     /// All extents that a record owns, the list of them, too. No two share a page.
@@ -396,14 +430,46 @@ impl<M: Medium> Pool<M> {
         Ok(n)
     }
 
-    /// Appends the value of a large pair, checked against the checksum.
+    /// Lends what is in memory of the pair that a record leads to: a key that is not in the record, and the
+    /// value. Whoever has the name from a leaf validates that after this. O(1) beside `read`.
+    #[inline]
+    pub fn lend<T>(&self, r: RecordRef, read: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
+        let kept = self.hooks.extents.as_ref()?.kept.as_ref()?;
+        let (mut read, mut out) = (Some(read), None);
+        (kept.lend)(&self.medium, r.bits(), &mut |key, value| {
+            out = read.take().map(|read| read(key, value));
+        });
+        out
+    }
+
+    /// What is in memory of a record's pair is not the pair of this name any more. The record's page is latched.
+    pub(crate) fn forget_in_memory(&self, r: RecordRef) {
+        if let Some(kept) = self.hooks.extents.as_ref().and_then(|io| io.kept.as_ref()) {
+            (kept.forget)(&self.medium, r.bits());
+        }
+    }
+
+    /// Appends the value of a large pair, checked against the checksum. Then it is kept in memory.
     pub(crate) fn read_large(&self, extents: &Extents<'_>, out: &mut Vec<u8>) -> Result<()> {
+        self.read_pair(extents, &mut Vec::new(), out)
+    }
+
+    /// Appends a key that is in extents, and the value behind it.
+    ///
+    /// # Errors
+    /// Those of [`read_large`](Self::read_large); the lists hold anything then.
+    pub(crate) fn read_pair(
+        &self,
+        extents: &Extents<'_>,
+        head: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let (io, lens, expected) = (self.extent_io()?, &extents.lens, extents.crc);
-        let runs = self.runs_of(extents)?;
+        let (runs, whole) = (self.runs_of(extents)?, out.len());
         let key = lens.extent_bytes() - lens.value_bytes;
-        let mut head = fallible::filled(0, key as usize, "a large pair's key")?;
-        self.read_runs(io, &runs, 0, &mut head)?;
-        let mut crc = crc32c::crc32c(&head);
+        *head = fallible::filled(0, key as usize, "a large pair's key")?;
+        self.read_runs(io, &runs, 0, head)?;
+        let mut crc = crc32c::crc32c(head);
         let mut at = key;
         while at < lens.extent_bytes() {
             let start = out.len();
@@ -417,6 +483,11 @@ impl<M: Medium> Pool<M> {
         if crc != expected {
             let what = format!("the extents' checksum is {crc:#010x}, not {expected:#010x}");
             return Err(extents.damaged(what));
+        }
+        if let (Some(kept), Some((r, ticket))) = (io.kept, extents.ticket)
+            && let Some(copy) = (kept.copy)(&self.medium, [head, &out[whole..]])
+        {
+            (kept.keep)(&self.medium, r.bits(), Some(ticket), head.len(), copy);
         }
         Ok(())
     }

@@ -25,6 +25,8 @@ pub struct ExtentIo<M: Medium> {
     pub write: ExtentWrite<M>,
     /// Reads what was written.
     pub read: ExtentRead<M>,
+    /// Keeps what was written and read in memory, if the medium does.
+    pub kept: Option<KeptExtents<M>>,
     /// Longer values go to extents also if they would fit a record, on pages of that shape.
     pub most: fn(Geometry) -> usize,
     /// A step makes an extent that was written part of the pool. It cannot fail. It may note 27 bytes
@@ -39,6 +41,31 @@ pub struct ExtentIo<M: Medium> {
     pub discard: ExtentDiscard<M>,
 }
 
+/// How a medium keeps large pairs in memory: what is in extents of each, a long key and the value, under
+/// the name of its record.
+#[derive(Debug)]
+#[allow(clippy::type_complexity)]
+pub struct KeptExtents<M: Medium> {
+    /// Lends what was kept, and says whether there was something. Whoever has the name from a leaf that others
+    /// change validates the leaf after it.
+    pub lend: fn(&M, u64, &mut dyn FnMut(&[u8], &[u8])) -> bool,
+    /// Draws the ticket that `keep` asks for from a reader: before it finds the record's page unchanged.
+    pub ticket: fn(&M, u64) -> u64,
+    /// Copies a long key and a value, if there is room for them.
+    pub copy: fn(&M, [&[u8]; 2]) -> Option<Box<[u8]>>,
+    /// Keeps a copy of which so many bytes are the key, unless a record was freed since the ticket was drawn.
+    pub keep: fn(&M, u64, Option<u64>, usize, Box<[u8]>),
+    /// A record is freed: its name may be another one's from now on.
+    pub forget: fn(&M, u64),
+}
+
+impl<M: Medium> Clone for KeptExtents<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M: Medium> Copy for KeptExtents<M> {}
+
 impl<M: Medium> ExtentIo<M> {
     /// For a medium that keeps the bytes of an extent at the places of its pages, and so need not know
     /// which extents there are.
@@ -46,7 +73,8 @@ impl<M: Medium> ExtentIo<M> {
         let (adopt, forget) =
             (|_: &M, _: &mut M::Op<'_>, _, _| (), |_: &M, _: &mut M::Op<'_>, _, _| ());
         let (release, discard) = (|_: &M, _, _| (), |_: &M, _, _| ());
-        Self { write, read, most: |_| usize::MAX, adopt, forget, release, discard }
+        let (kept, most) = (None, |_| usize::MAX);
+        Self { write, read, kept, most, adopt, forget, release, discard }
     }
 }
 

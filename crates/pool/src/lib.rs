@@ -62,7 +62,7 @@ pub use class::max_record;
 pub use extent::Large;
 pub use gap::{gap, kind_word, zeros_at_end};
 pub use glance::Glance;
-pub use hooks::{ExtentIo, Hooks};
+pub use hooks::{ExtentIo, Hooks, KeptExtents};
 pub use incoming::LargeWriter;
 pub use look::{Look, PageDamage};
 pub use map::{PageRun, note_free};
@@ -74,7 +74,7 @@ pub use record::{RecordRef, RecordView};
 pub use redo::redo;
 pub use space::Wants;
 pub use step::{Step, Stop, retry};
-pub use value::{LargeValue, StoredValue};
+pub use value::{LargeValue, StoredValue, copy_part};
 
 /// Keeps the code of the README true.
 #[cfg(doctest)]

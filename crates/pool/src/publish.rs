@@ -149,6 +149,7 @@ impl<M: Medium> Step<'_, M> {
         if places.fresh {
             format(m, op, *page, places);
         }
+        self.pool.forget_in_memory(r);
         let mut bytes = take_scratch();
         bytes.clear();
         bytes.extend(r.unit().to_le_bytes());
@@ -229,6 +230,7 @@ impl<M: Medium> Step<'_, M> {
                 layout::mark(m, *page, bit, false);
                 let unit = bit as u16 * places.shape.units;
                 m.note(op, *page, Change { tag: TAG_RECORD_FREE, bytes: &unit.to_le_bytes() });
+                self.pool.forget_in_memory(RecordRef::new(page.no(), unit));
                 cleared = true;
             }
         }

@@ -137,6 +137,17 @@ impl<'p> RecordView<'p> {
         self.page.cmp_bytes(self.offset_in_page().saturating_add(from), len, other)
     }
 
+    /// The record's name.
+    pub(crate) fn name(&self) -> Option<RecordRef> {
+        let unit = u16::try_from(self.first / 2).ok()?;
+        (self.page.no() != 0).then(|| RecordRef::new(self.page.no(), unit))
+    }
+
+    /// Whether nobody has changed the page since it was looked at first.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.seen.is_some_and(|(version, _)| self.page.latch().validate(version))
+    }
+
     /// Whether the page stayed in memory while this view was read. If it was evicted in between, the
     /// answer is no, and the caller reads again. This may wait for a writer of the page.
     pub fn is_current(&self) -> bool {

@@ -16,6 +16,10 @@ use crate::pins::Pin;
 use crate::pool::Pool;
 use crate::record::RecordView;
 
+/// Values of so many bytes are copied while their leaf stands still, if they are in memory, and so are those
+/// read with a long key that somebody compares.
+const SHORT_BYTES: u64 = 64 << 10;
+
 /// A value as it is found in its leaf.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StoredValue<V, F> {
@@ -32,6 +36,8 @@ pub struct LargeValue<'p, M: Medium>(Box<[PinnedExtents<'p, M>]>);
 struct PinnedExtents<'p, M: Medium> {
     pool: &'p Pool<M>,
     extents: Extents<'p>,
+    /// The value, if it was in memory.
+    lent: Option<Vec<u8>>,
     _pin: Pin<'p>,
 }
 
@@ -59,7 +65,10 @@ impl<'p, M: Medium> LargeValue<'p, M> {
     pub fn read_into(&self, value: &mut Vec<u8>) -> Result<()> {
         value.clear();
         let inner = self.inner();
-        inner.pool.read_large(&inner.extents, value)
+        match &inner.lent {
+            Some(lent) => append(lent, value),
+            None => inner.pool.read_large(&inner.extents, value),
+        }
     }
 
     /// Fills `buf` with bytes of the value, from byte `from` of it on, and says how many that were: fewer
@@ -71,13 +80,34 @@ impl<'p, M: Medium> LargeValue<'p, M> {
     /// As [`read`](Self::read), but for the checksum; `buf` holds anything then.
     pub fn read_at(&self, from: u64, buf: &mut [u8]) -> Result<usize> {
         let inner = self.inner();
-        inner.pool.read_large_part(&inner.extents, from, buf)
+        match &inner.lent {
+            Some(lent) => Ok(copy_part(lent, from, buf)),
+            None => inner.pool.read_large_part(&inner.extents, from, buf),
+        }
     }
 
     /// Bytes of the value.
     pub fn value_bytes(&self) -> u64 {
         self.inner().extents.lens.value_bytes
     }
+}
+
+/// Appends bytes.
+///
+/// # Errors
+/// NoMemory.
+fn append(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    fallible::more(out, bytes.len(), "a large value")?;
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Fills `buf` with bytes of a value, from byte `from` of it on; says how many there were.
+pub fn copy_part(value: &[u8], from: u64, buf: &mut [u8]) -> usize {
+    let from = usize::try_from(from).map_or(value.len(), |from| from.min(value.len()));
+    let n = buf.len().min(value.len() - from);
+    buf[..n].copy_from_slice(&value[from..from + n]);
+    n
 }
 
 /// Equal ones are the same value: while one of the two lives, the extents hold no other.
@@ -116,14 +146,27 @@ impl<M: Medium> Pool<M> {
         let lens = record.lens()?;
         match lens.key_at {
             Some(at) => record.copy(at, lens.key_bytes, out)?,
-            None => {
-                let start = out.len();
-                fallible::more(out, lens.key_bytes, "a key")?;
-                out.resize(start + lens.key_bytes, 0);
-                self.read_extents(record, &lens, 0, &mut out[start..])?;
-            }
+            None => self.far_key_of(record, &lens, out)?,
         }
         Ok(())
+    }
+
+    /// Appends a key that is in extents. A value that is not long beside it comes into memory with it: a search
+    /// asks for the keys of a node again and again.
+    fn far_key_of(&self, record: &RecordView<'_>, lens: &Lens, out: &mut Vec<u8>) -> Result<()> {
+        fallible::more(out, lens.key_bytes, "a key")?;
+        if lens.value_bytes <= SHORT_BYTES {
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            let extents = self.extents_to_keep(record, *lens)?;
+            // The key may be sound where the value is not.
+            if self.read_pair(&extents, &mut key, &mut value).is_ok() {
+                out.extend_from_slice(&key);
+                return Ok(());
+            }
+        }
+        let start = out.len();
+        out.resize(start + lens.key_bytes, 0);
+        self.read_extents(record, lens, 0, &mut out[start..])
     }
 
     /// Appends a record's value. Bytes from extents are checked against their checksum. O(bytes).
@@ -237,9 +280,17 @@ impl<M: Medium> Pool<M> {
 
     #[cold]
     fn keep(&self, record: &RecordView<'_>, lens: Lens) -> Result<LargeValue<'_, M>> {
-        let extents = self.extents_of(record, lens)?;
+        let copy = |_: &[u8], value: &[u8]| match value.len() as u64 <= SHORT_BYTES {
+            true => fallible::copy(value, "a large value").map(Some),
+            false => Ok(None),
+        };
+        let lent = record.name().and_then(|r| self.lend(r, copy)).transpose()?.flatten();
+        let extents = match lent {
+            Some(_) => self.extents_of(record, lens)?,
+            None => self.extents_to_keep(record, lens)?,
+        };
         let mut inner = fallible::list(1, "a large value")?;
-        inner.push(PinnedExtents { pool: self, extents, _pin: self.pins.pin()? });
+        inner.push(PinnedExtents { pool: self, extents, lent, _pin: self.pins.pin()? });
         Ok(LargeValue(inner.into_boxed_slice()))
     }
 }

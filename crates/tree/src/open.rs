@@ -9,7 +9,7 @@ use everleaf_file::io::{Io, RealIo};
 use everleaf_file::workers::{Job, Length, Task};
 use everleaf_file::{Dax, DaxOptions, File, FileOptions, PageUse};
 use everleaf_pmem::{Buffered, BufferedOptions, EpochPin, Error, Geometry, Medium, Result};
-use everleaf_pool::{ExtentIo, Hooks, Pool};
+use everleaf_pool::{ExtentIo, Hooks, KeptExtents, Pool};
 
 use crate::blink::{self, Blink};
 use crate::hybrid::{self, BdTree, Hybrid, Rebuild, Rebuilt, epoch_bitmap};
@@ -204,6 +204,13 @@ impl FilePool {
             extents: Some(ExtentIo {
                 write: File::extent_write,
                 read: File::extent_read,
+                kept: Some(KeptExtents {
+                    lend: File::value_lend,
+                    ticket: File::value_ticket,
+                    copy: File::value_copy,
+                    keep: File::value_keep,
+                    forget: File::value_forget,
+                }),
                 adopt: File::extent_adopt,
                 forget: File::extent_forget,
                 most: most_in_record,

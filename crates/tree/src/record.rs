@@ -1,9 +1,11 @@
 //! The records of byte strings: how they are read, and how a step makes one.
 
-use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result};
+use std::cmp::Ordering;
+
+use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{
     Large, LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, RecordView, Step, Stop,
-    StoredValue, pair_header,
+    StoredValue, copy_part, pair_header,
 };
 
 /// Refuses a key or a value that no tree of byte strings takes.
@@ -41,14 +43,37 @@ pub(crate) fn read<M: Medium, T>(
 }
 
 pub(crate) fn key_of_record<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<Vec<u8>> {
-    read(pool, r, |record| {
-        let mut key = Vec::new();
-        pool.key(record, &mut key)?;
-        Ok(key)
-    })
+    let mut key = Vec::new();
+    key_into(pool, r, &mut key)?;
+    Ok(key)
 }
 
-/// Copies the value of a record into a list, which is cleared before; not if it is in extents.
+/// Calls `long` with the key of a record and its value, if they are in memory and the key is not in the record.
+fn lend_long<M: Medium, T>(
+    pool: &Pool<M>,
+    r: RecordRef,
+    long: impl FnOnce(&[u8], &[u8]) -> T,
+) -> Option<T> {
+    pool.lend(r, |key, value| (!key.is_empty()).then(|| long(key, value))).flatten()
+}
+
+/// The order of the key of a record to another one.
+pub(crate) fn compare<M: Medium>(pool: &Pool<M>, r: RecordRef, other: &[u8]) -> Result<Ordering> {
+    match lend_long(pool, r, |key, _| key.cmp(other)) {
+        Some(order) => Ok(order),
+        None => read(pool, r, |record| pool.compare_key(record, 0, other)),
+    }
+}
+
+/// Copies bytes into a list, which is cleared before.
+fn copy_into(bytes: &[u8], list: &mut Vec<u8>) -> Result<()> {
+    list.clear();
+    fallible::more(list, bytes.len(), "a long key or a large value")?;
+    list.extend_from_slice(bytes);
+    Ok(())
+}
+
+/// Copies the value of a record into a list, which is cleared before; not if it has to be read from extents.
 pub(crate) fn value_onto<M: Medium>(
     pool: &Pool<M>,
     record: &RecordView<'_>,
@@ -62,12 +87,38 @@ pub(crate) fn value_onto<M: Medium>(
     Ok(is_here)
 }
 
+/// Copies the value of a record into a list, if it is in memory and not long; says whether it did.
+pub(crate) fn value_in_memory<M: Medium>(
+    pool: &Pool<M>,
+    r: RecordRef,
+    value: &mut Vec<u8>,
+) -> Result<bool> {
+    let most = pool.geometry().page_bytes();
+    match pool.lend(r, |_, bytes| copy_short(bytes, most, value)) {
+        Some(copied) => copied,
+        None => read(pool, r, |record| value_onto(pool, record, value)),
+    }
+}
+
+/// Copies a value into a list, which is cleared before, unless it is longer than a page: a step of a cursor does
+/// not cost more than that. Says whether it did.
+fn copy_short(bytes: &[u8], most: usize, value: &mut Vec<u8>) -> Result<bool> {
+    value.clear();
+    match bytes.len() <= most {
+        true => copy_into(bytes, value).map(|()| true),
+        false => Ok(false),
+    }
+}
+
 /// Copies the value of a record into a list, or says what leads to it.
 pub(crate) fn value_into<'p, M: Medium>(
     pool: &'p Pool<M>,
     r: RecordRef,
     value: &mut Vec<u8>,
 ) -> Result<StoredValue<(), LargeValue<'p, M>>> {
+    if let Some(copied) = pool.lend(r, |_, bytes| copy_into(bytes, value)) {
+        return copied.map(StoredValue::Inline);
+    }
     read(pool, r, |record| {
         if value_onto(pool, record, value)? {
             return Ok(StoredValue::Inline(()));
@@ -90,6 +141,9 @@ pub(crate) fn part_into<'p, M: Medium>(
     from: u64,
     buf: &mut [u8],
 ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
+    if let Some(n) = pool.lend(r, |_, bytes| copy_part(bytes, from, buf)) {
+        return Ok(StoredValue::Inline(n));
+    }
     read(pool, r, |record| pool.find_part(record, from, buf))
 }
 
@@ -100,6 +154,9 @@ pub(crate) fn value_bytes<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<u64
 
 /// Copies the key of a record into a list, which is cleared before.
 pub(crate) fn key_into<M: Medium>(pool: &Pool<M>, r: RecordRef, key: &mut Vec<u8>) -> Result<()> {
+    if let Some(copied) = lend_long(pool, r, |bytes, _| copy_into(bytes, key)) {
+        return copied;
+    }
     read(pool, r, |record| {
         key.clear();
         pool.key(record, key)
@@ -114,6 +171,11 @@ pub(crate) fn pair_into<M: Medium>(
     key: &mut Vec<u8>,
     value: &mut Vec<u8>,
 ) -> Result<bool> {
+    let most = pool.geometry().page_bytes();
+    let both = |k: &[u8], v: &[u8]| copy_into(k, key).and_then(|()| copy_short(v, most, value));
+    if let Some(copied) = lend_long(pool, r, both) {
+        return copied;
+    }
     read(pool, r, |record| {
         key.clear();
         pool.key(record, key)?;
@@ -196,7 +258,10 @@ impl<'p, M: Medium> PendingRecord<'p, M> {
         value: &[u8],
     ) {
         match &self.large {
-            Some(large) => step.write_record(op, r, &[large.record_bytes()]),
+            Some(large) => {
+                step.write_record(op, r, &[large.record_bytes()]);
+                large.keep_in_memory(r);
+            }
             None => step.write_record(op, r, &[&pair_header(key.len(), value.len()), key, value]),
         }
     }

@@ -201,7 +201,7 @@ fn beside_writers(db: &Db) {
                     let key = (rng.below(u64::from(KEYS) / 2) as u32 * 2 + 1).to_be_bytes();
                     match rng.below(3) {
                         0 => tree.delete(key).expect("sound"),
-                        _ => tree.put(key, [seed as u8; 90]).expect("room"),
+                        _ => tree.put(key, [seed as u8; 60]).expect("room"),
                     }
                 }
             });
@@ -222,7 +222,7 @@ fn beside_writers(db: &Db) {
                     assert_eq!(value, number.to_le_bytes());
                     met.insert(number);
                 } else {
-                    assert!(value == [1; 90] || value == [2; 90]);
+                    assert!(value == [1; 60] || value == [2; 60]);
                 }
                 last = Some(key);
                 found = if up { cursor.next() } else { cursor.prev() }.expect("sound");

@@ -16,8 +16,11 @@ use crate::cut::disk::{Call, Disk};
 const PATIENCE: Duration = Duration::from_secs(300);
 const MIB: usize = 1 << 20;
 
+/// So little that no value of 20,000 bytes or more stays in memory, and enough for all pages.
+const MEMORY: u64 = 16 * 19_000;
+
 fn open(disk: &Disk, max_bytes: u64) -> (Db, Tree) {
-    let options = Options::new().background(false).max_bytes(max_bytes);
+    let options = Options::new().background(false).max_bytes(max_bytes).memory(MEMORY);
     let db = options.open_on(Arc::new(disk.clone()), cut::PATH).expect("opens");
     let tree = db.tree("t").expect("room");
     (db, tree)

@@ -43,4 +43,5 @@ mod transactions_full;
 mod transactions_leaked;
 mod transactions_model;
 mod values;
+mod values_in_memory;
 mod waiting;

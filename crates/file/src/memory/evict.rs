@@ -1,9 +1,10 @@
-//! How pages leave memory: by the second chance of a clock.
+//! How pages and large values leave memory: by the second chance of a clock.
 //!
 //! When pages take more than they may, a hand goes over those in memory in the order of their numbers. A
 //! page that somebody has used since the hand was there last is called cold, one that is cold still is
 //! evicted (the word of the latch says it, after vmcache: Leis et al., SIGMOD 2023). An evicted page is
-//! absent, as it was when the pool was opened, and the next one who wants it fetches it.
+//! absent, as it was when the pool was opened, and the next one who wants it fetches it. A hand of its own
+//! goes over large values, by the same part of a round.
 //!
 //! Only a page of which the table names the newest image can leave. One that was changed must be written
 //! before, by a checkpoint: so checkpoints are due by the number of changed pages, too, and writers wait
@@ -14,6 +15,7 @@ use std::sync::TryLockError;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 
 use everleaf_pmem::error::Result;
+use everleaf_pmem::fallible::{self, taken};
 use everleaf_pmem::latch::LatchGuard;
 use everleaf_pmem::page::{Page, PageNo};
 
@@ -113,10 +115,13 @@ impl Inner {
         // An image that was written before a failed sync may be gone.
         let is_poisoned = self.barrier.load(SeqCst) & POISONED != 0;
         let mut leaving = Leaving { first: 0, held: [const { None }; RUN], n: 0 };
-        for _ in 0..(pages() / GOES).clamp(1, MOST_LOOKS) {
-            if !residents.is_tight(slack) || residents.keepers.load(SeqCst) != 0 {
+        let (looks, values) = self.go();
+        let is_done = || !residents.is_tight(slack) || residents.keepers.load(SeqCst) != 0;
+        for _ in 0..looks {
+            if is_done() {
                 break;
             }
+            residents.values.sweep(values, &is_done);
             let Some(page) = residents.next(&mut hand).and_then(|no| self.region.page(no)) else {
                 break;
             };
@@ -128,6 +133,40 @@ impl Inner {
             leaving.push(page.no(), held);
         }
         self.give_back(&mut leaving);
+    }
+
+    /// How many pages the hand looks at in one go, and at how many bytes of large values beside each: with
+    /// both hands as far round, and neither for long.
+    fn go(&self) -> (u64, u64) {
+        let pages = self.residents.pages.load(Relaxed).max(1);
+        let values = self.residents.values.bytes();
+        let most = match (MOST_LOOKS * self.residents.page_bytes * pages).checked_div(values) {
+            Some(looks) => looks.clamp(1, MOST_LOOKS),
+            None => MOST_LOOKS,
+        };
+        ((pages / GOES).clamp(1, most), values / pages)
+    }
+
+    /// A copy of a long key and the value behind it, to be kept in memory; none if there is no room for them.
+    pub(crate) fn copy_value(&self, [key, value]: [&[u8]; 2]) -> Option<Box<[u8]>> {
+        let residents = &self.residents;
+        let bytes = key.len() + value.len();
+        if !residents.values.takes(bytes as u64) {
+            return None;
+        }
+        let more = taken(bytes);
+        self.evict();
+        if let over @ 1.. = residents.values.over(more) {
+            let goal = residents.values.bytes().saturating_sub(over);
+            residents.values.sweep(over + more, &|| residents.values.bytes() <= goal);
+        }
+        if residents.is_tight(more) || residents.values.over(more) > 0 {
+            return None;
+        }
+        let mut copy = fallible::list(bytes, "a large value in memory").ok()?;
+        copy.extend_from_slice(key);
+        copy.extend_from_slice(value);
+        Some(copy.into_boxed_slice())
     }
 
     /// Evicts pages until they take no more than they may, or none that nobody uses is left that can leave.

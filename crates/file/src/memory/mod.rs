@@ -1,7 +1,8 @@
-//! Which pages are in memory: frames, their owners, eviction, and what warms a pool.
+//! What is in memory: pages with their frames and owners, large values, eviction, and what warms a pool.
 
 pub(crate) mod address;
 pub(crate) mod cache;
 pub(crate) mod evict;
 pub(crate) mod residents;
+pub(crate) mod values;
 pub(crate) mod warm;

@@ -1,4 +1,4 @@
-//! Which pages are in memory, and how much they take.
+//! Which pages are in memory, and how much they and large values take.
 //!
 //! A page that is [fetched](crate::File) is in memory until it is [evicted](super::evict).
 
@@ -12,6 +12,7 @@ use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::SYSTEM_PAGE_BYTES;
 use everleaf_pmem::sync::lock_plain as lock;
 
+use crate::memory::values::ValueCache;
 use crate::options::FileOptions;
 
 const WHAT: &str = "the list of pages in memory";
@@ -98,6 +99,7 @@ struct Known {
 pub(crate) struct Residents {
     /// Bytes that pages, and what is kept beside them, may take: a little less than all. None if no page can leave.
     pub most: Option<u64>,
+    pub values: Box<ValueCache>,
     pub page_bytes: u64,
     frame_bytes: u64,
     known: Mutex<Box<Known>>,
@@ -123,6 +125,7 @@ impl Residents {
         let can_leave = is_worth_it && most != u64::MAX;
         Self {
             most: can_leave.then_some(most - most / BUFFERS_PART),
+            values: Box::new(ValueCache::new(most, !can_leave)),
             page_bytes: page_bytes as u64,
             frame_bytes: g.frame_bytes() as u64,
             known: Mutex::default(),
@@ -169,9 +172,10 @@ impl Residents {
         self.table.load(Relaxed).max(2 * self.counts.load(Relaxed))
     }
 
-    /// Bytes that all of this takes, with memory that was made ready ahead.
+    /// Bytes that all of this takes, with large values and memory that was made ready ahead.
     pub fn bytes(&self) -> u64 {
-        (self.pages.load(Relaxed) + self.ahead.load(Relaxed)) * self.page_bytes + self.beside()
+        let pages = self.pages.load(Relaxed) + self.ahead.load(Relaxed);
+        pages * self.page_bytes + self.values.bytes() + self.beside()
     }
 
     /// Whether there is no room for so many more bytes.

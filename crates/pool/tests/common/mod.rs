@@ -143,6 +143,7 @@ impl Toy {
                 read: Toy::read,
                 adopt: Toy::adopt,
                 forget: Toy::forget,
+                kept: None,
                 most: |_| usize::MAX,
                 release: |_, _, _| (),
                 discard: Toy::discard,

@@ -27,7 +27,7 @@ use crate::blink::descend::Blink;
 use crate::damaged::damaged;
 use crate::node::{Kind, NodeAt, NodeCopies};
 use crate::record::one_entry;
-use crate::slotted::LeafCopy;
+use crate::slotted::{LeafCopy, Went};
 
 /// Where a cursor is, as seen from its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,6 +77,8 @@ pub struct Cursor {
     pub(super) copy: LeafCopy,
     /// Whether key and value are those of the copy.
     lent: bool,
+    /// Whether only the key is, because a record has the value.
+    far: bool,
     /// After so many steps the leaf is copied.
     pub(super) patience: u8,
     /// The last bound between two leaves that was crossed, and which way.
@@ -159,6 +161,7 @@ impl Cursor {
             self.settle()?;
             self.has_value = true;
         }
+        self.settle()?;
         self.copy.forget();
         self.patience = 0;
         Ok(())
@@ -219,7 +222,7 @@ impl Cursor {
     /// The key of the pair that the cursor is at.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
-        if self.lent {
+        if self.lent || self.far {
             return Some(self.copy.key());
         }
         self.is_at_pair().then_some(&self.key)
@@ -252,16 +255,22 @@ impl Cursor {
     /// The last key that was read, or the one that was sought.
     #[inline(always)]
     fn last_key(&self) -> &[u8] {
-        if self.lent { self.copy.key() } else { &self.key }
+        if self.lent || self.far { self.copy.key() } else { &self.key }
+    }
+
+    /// The record of the value of a pair in the copy, if a record has it.
+    pub(super) fn record(&self) -> Option<u64> {
+        self.far.then(|| self.copy.record())
     }
 
     /// Keeps the key in a list of its own: the copy is about to be another one.
     pub(super) fn settle(&mut self) -> Result<()> {
-        if self.lent {
+        if self.lent || self.far {
             self.key.clear();
             fallible::more(&mut self.key, self.copy.key().len(), "the key of a cursor")?;
             self.key.extend_from_slice(self.copy.key());
-            (self.lent, self.has_value) = (false, false);
+            self.has_value &= self.far;
+            (self.lent, self.far) = (false, false);
         }
         Ok(())
     }
@@ -270,16 +279,24 @@ impl Cursor {
     /// copy.
     #[inline(always)]
     pub(super) fn go_in_copy(&mut self, page: Page<'_>, spot: Spot, way: Way) -> Result<bool> {
-        let is_there = self.copy.go(spot.pos);
-        if is_there {
+        let went = self.copy.go(spot.pos);
+        if went != Went::Not {
             if !self.may_meet(self.copy.key(), way) {
                 self.copy.forget();
                 return Err(astray(page));
             }
-            (self.side, self.damaged, self.spot) = (Side::At, 0, Some(spot));
-            self.lent = true;
+            self.spot = Some(spot);
+            self.arrive(went);
         }
-        Ok(is_there)
+        Ok(went != Went::Not)
+    }
+
+    /// It is at the pair of the copy.
+    #[inline(always)]
+    fn arrive(&mut self, went: Went) {
+        (self.side, self.damaged) = (Side::At, 0);
+        (self.lent, self.far) = (went == Went::Whole, went == Went::Far);
+        self.has_value = false;
     }
 
     /// Whether a step one way may lead to this key. In a leaf that contradicts itself it may lead back, and who
@@ -300,14 +317,24 @@ impl Cursor {
         let Some(spot) = &mut self.spot else { return false };
         let pos = if up { spot.pos + 1 } else { spot.pos.wrapping_sub(1) };
         let Ok(page) = medium.page(spot.page) else { return false };
-        let moved = page.latch().validate(spot.version) && self.copy.go(pos);
-        if moved {
-            spot.pos = pos;
-            if !self.lent {
-                (self.side, self.damaged, self.lent) = (Side::At, 0, true);
-            }
+        if !page.latch().validate(spot.version) {
+            return false;
         }
-        moved
+        match self.copy.go(pos) {
+            Went::Whole => {
+                spot.pos = pos;
+                if !self.lent {
+                    self.arrive(Went::Whole);
+                }
+                true
+            }
+            Went::Far => {
+                spot.pos = pos;
+                self.arrive(Went::Far);
+                true
+            }
+            Went::Not => false,
+        }
     }
 
     /// Forgets where it is, and what it has.
@@ -325,7 +352,8 @@ impl Cursor {
     /// Beside its key, or nowhere.
     pub(super) fn put(&mut self, side: Side) {
         (self.side, self.damaged, self.spot) = (side, 0, None);
-        (self.has_value, self.crossed, self.lent) = (false, None, false);
+        (self.has_value, self.crossed) = (false, None);
+        (self.lent, self.far) = (false, false);
         self.copy.forget();
         self.patience = 0;
     }
@@ -385,7 +413,7 @@ impl Cursor {
             Ok(has_value) => {
                 mem::swap(&mut self.key, &mut self.next_key);
                 (self.side, self.damaged, self.spot) = (Side::At, 0, Some(spot));
-                self.lent = false;
+                (self.lent, self.far) = (false, false);
                 self.has_value = has_value;
                 Ok(Step::Pair)
             }

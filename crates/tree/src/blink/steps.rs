@@ -5,12 +5,13 @@ use std::mem;
 use std::ops::Bound;
 
 use everleaf_pmem::{Medium, Page, Result, Version};
+use everleaf_pool::{RecordRef, StoredValue};
 
 use crate::blink::cursor::{Cursor, Side, Spot, Step, Way, astray};
 use crate::blink::descend::{Blink, FoundNode, Seek};
 use crate::blink::scan::borrow;
 use crate::node::{Kind, NodeAt, NodeCopies, sibling};
-use crate::record::one_entry;
+use crate::record::{one_entry, value_into};
 
 /// After a leaf has changed under a cursor, so many steps go by single entries.
 const PATIENCE: u8 = 4;
@@ -121,6 +122,9 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     /// I/O errors, Corrupt, NoMemory.
     #[inline]
     pub fn cursor_value(&self, cursor: &mut Cursor) -> Result<bool> {
+        if !cursor.has_all() && self.cursor_far_value(cursor)? {
+            return Ok(true);
+        }
         if !cursor.has_all() && cursor.is_at_pair() {
             cursor.has_value = self.get_into(&cursor.key, &mut cursor.value)?;
             if !cursor.has_value
@@ -135,6 +139,25 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             }
         }
         Ok(cursor.has_all())
+    }
+}
+
+impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
+    /// Reads the value of a pair in the copy of a leaf from its record, if the leaf is still as it was. Says
+    /// whether it did; otherwise the cursor goes on with its key.
+    fn cursor_far_value(&self, cursor: &mut Cursor) -> Result<bool> {
+        let (Some(record), Some(spot)) = (cursor.record(), cursor.spot) else { return Ok(false) };
+        let page = self.medium().page(spot.page)?;
+        let found = value_into(&self.pool, RecordRef::from_bits(record), &mut cursor.value);
+        if !page.latch().validate(spot.version) {
+            cursor.settle()?;
+            return Ok(false);
+        }
+        if let StoredValue::External(far) = found? {
+            far.read_into(&mut cursor.value)?;
+        }
+        cursor.has_value = true;
+        Ok(true)
     }
 }
 

@@ -26,6 +26,19 @@ pub struct LeafCopy {
     key: Vec<u8>,
     key_len: usize,
     value: (usize, usize),
+    /// The record that holds its value, if the leaf does not.
+    record: u64,
+}
+
+/// How a copy went to a pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Went {
+    /// It has all of the pair.
+    Whole,
+    /// It has the key; a record has the value.
+    Far,
+    /// It has no such pair, or not all of its key, and stays where it was.
+    Not,
 }
 
 impl LeafCopy {
@@ -84,16 +97,21 @@ impl LeafCopy {
         self.bytes.get(self.value.0..self.value.1).unwrap_or_default()
     }
 
-    /// Goes to the pair at a position, if all of it is in the leaf. Otherwise the pair stays.
+    /// The record that holds its value, if it [went](Self::go) to one that is far.
+    pub fn record(&self) -> u64 {
+        self.record
+    }
+
+    /// Goes to the pair at a position.
     #[inline(always)]
-    pub fn go(&mut self, pos: usize) -> bool {
-        pos < self.count && self.try_go(pos).is_some()
+    pub fn go(&mut self, pos: usize) -> Went {
+        if pos < self.count { self.try_go(pos).unwrap_or(Went::Not) } else { Went::Not }
     }
 
     /// Most keys are so short that a copy of as many bytes as the longest of them has is cheaper than one of
     /// as many as there are.
     #[inline(always)]
-    fn try_go(&mut self, pos: usize) -> Option<()> {
+    fn try_go(&mut self, pos: usize) -> Option<Went> {
         let bytes = self.bytes.as_slice();
         let slot = u64::from_le_bytes(*bytes.as_chunks::<SLOT_BYTES>().0.get(pos)?);
         let at = (slot as usize & 0xffff).wrapping_sub(self.shift);
@@ -112,15 +130,14 @@ impl LeafCopy {
         key[HEAD_BYTES..HEAD_BYTES + WORD].copy_from_slice(&chunk[code_bytes..code_bytes + WORD]);
         self.key_len = self.prefix + suffix;
         self.value = (value_at, value_at + value);
-        Some(())
+        Some(Went::Whole)
     }
 
     /// Goes to a pair of any length.
     #[inline(never)]
-    fn go_long(&mut self, slot: u64, at: usize, word: u64) -> Option<()> {
+    fn go_long(&mut self, slot: u64, at: usize, word: u64) -> Option<Went> {
         let entry = Entry::parse(at, word);
-        let ValueSize::Inline(value) = entry.value else { return None };
-        let end = entry.value_at + value;
+        let end = entry.end();
         if entry.cut || end > self.bytes.len() - SPARE {
             return None;
         }
@@ -129,8 +146,13 @@ impl LeafCopy {
         let (first, more) = key.get_mut(..HEAD_BYTES + rest.len())?.split_at_mut(HEAD_BYTES);
         first.copy_from_slice(&slot.to_be_bytes()[..HEAD_BYTES]);
         more.copy_from_slice(rest);
+        let record = self.bytes.get(entry.value_at..)?.first_chunk()?;
         self.key_len = self.prefix + entry.suffix;
         self.value = (entry.value_at, end);
-        Some(())
+        self.record = u64::from_le_bytes(*record);
+        Some(match entry.value {
+            ValueSize::Inline(_) => Went::Whole,
+            ValueSize::Reference => Went::Far,
+        })
     }
 }

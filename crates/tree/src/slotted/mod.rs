@@ -61,7 +61,7 @@ mod restructure;
 mod split;
 mod view;
 
-pub use copy::LeafCopy;
+pub use copy::{LeafCopy, Went};
 pub use edit::{DetachedEdit, Edit, Room, build, compact, is_whole, name_of, redo, remove};
 pub use entry::{
     Entry, SLOT_BYTES, Value, ValueSize, entry_bytes, fence_max, inline_value_max, is_cut, kept_of,

@@ -193,7 +193,7 @@ fn found_in_record<M: Medium>(
 /// The order of a key that a record holds to another one.
 #[cold]
 pub(super) fn compare<M: Medium>(pool: &Pool<M>, record: u64, key: &[u8]) -> Result<Ordering> {
-    read(pool, RecordRef::from_bits(record), |record| pool.compare_key(record, 0, key))
+    record::compare(pool, RecordRef::from_bits(record), key)
 }
 
 /// All of a key that a record holds.
@@ -340,6 +340,5 @@ fn pair_of_record<M: Medium>(
         return record::pair_into(pool, record, key, value);
     }
     Slotted::key_into(pool, shape, entry, key)?;
-    let copied = record::read(pool, record, |record| record::value_onto(pool, record, value));
-    record::if_readable(copied)
+    record::if_readable(record::value_in_memory(pool, record, value))
 }

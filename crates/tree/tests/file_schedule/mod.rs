@@ -21,7 +21,7 @@ use everleaf_file::io::{Io, SimIo};
 use everleaf_file::{File, FileOptions};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Error, Result};
-use everleaf_pool::{ExtentIo, Hooks, Pool};
+use everleaf_pool::{ExtentIo, Hooks, KeptExtents, Pool};
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::node::NodeChecks;
 use everleaf_tree::{NamedPages, compare, leaks};
@@ -85,6 +85,15 @@ fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
             read: |m: &M, first, offset, buf| m.file().extent_read(first, offset, buf),
             adopt: |m: &M, op, first, pages| m.adopt(op, first, pages),
             forget: |m: &M, op, first, pages| m.forget(op, first, pages),
+            kept: Some(KeptExtents {
+                lend: |m: &M, name, read| m.file().value_lend(name, read),
+                ticket: |m: &M, name| m.file().value_ticket(name),
+                copy: |m: &M, parts| m.file().value_copy(parts),
+                keep: |m: &M, name, ticket, key_bytes, bytes| {
+                    m.file().value_keep(name, ticket, key_bytes, bytes);
+                },
+                forget: |m: &M, name| m.file().value_forget(name),
+            }),
             most: everleaf_tree::most_in_record,
             release: |m: &M, first, pages| m.file().extent_release(first, pages),
             discard: |m: &M, first, pages| m.file().extent_discard(first, pages),

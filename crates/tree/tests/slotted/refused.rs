@@ -3,7 +3,7 @@
 use everleaf_pmem::{Change, Error, Medium, Page};
 use everleaf_testing::Rng;
 use everleaf_tree::slotted::{
-    Asking, Even, Image, LeafCopy, Value, View, build, check_page, compact, redo,
+    Asking, Even, Image, LeafCopy, Value, View, Went, build, check_page, compact, redo,
 };
 
 use super::medium::{Noted, bytes, set_bytes};
@@ -86,10 +86,10 @@ fn a_copy_lends_no_pair_that_is_not_whole_in_its_leaf() {
         let at = View::read(page).entry(0).at;
         let mut copy = LeafCopy::default();
         assert!(copy.fill(&View::read(page)).expect("memory"));
-        assert_eq!(copy.go(0), !is_cut);
+        assert_eq!(copy.go(0), if is_cut { Went::Not } else { Went::Whole });
         patch(&m, page, |all| all[at] = all[at] & 0x0f | bits);
         assert!(copy.fill(&View::read(page)).expect("memory"));
-        assert!(!copy.go(0), "cut: {is_cut}");
+        assert_eq!(copy.go(0), Went::Not, "cut: {is_cut}");
     }
 }
 

@@ -10,7 +10,7 @@ use everleaf_tree::blink::gap;
 use everleaf_tree::node::Rank;
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::slotted::{
-    Asking, Edit, Even, Image, LeafCopy, Merge, Room, Split, Value, View, build, check_page,
+    Asking, Edit, Even, Image, LeafCopy, Merge, Room, Split, Value, View, Went, build, check_page,
     compact, gap_of, inline_value_max, is_cut, remove, shortest_between,
 };
 
@@ -403,8 +403,8 @@ impl World {
         }
     }
 
-    /// Compares a copy of a leaf with what the leaf holds itself; pairs in records are left to the leaf. The
-    /// copy had another leaf before.
+    /// Compares a copy of a leaf with what the leaf holds itself; keys that are cut are left to the leaf, and
+    /// values in records to who reads those. The copy had another leaf before.
     fn compare_copy(view: &View<'_>, pairs: &[(&Vec<u8>, &Vec<u8>)], copy: &mut LeafCopy) {
         assert!(copy.fill(view).expect("memory"));
         assert_eq!(copy.is_there(), !pairs.is_empty());
@@ -412,17 +412,29 @@ impl World {
         // There and back: a step down leaves nothing of a longer key behind.
         for pos in (0..pairs.len()).chain((0..pairs.len()).rev()) {
             let entry = view.entry(pos);
-            let in_leaf = view.reference_of(&entry).is_none();
-            assert_eq!(copy.go(pos), in_leaf, "entry {pos}");
-            last = if in_leaf { Some(pos) } else { last };
+            let record = view.reference_of(&entry);
+            let went = match (entry.cut, record) {
+                (true, _) => Went::Not,
+                (false, None) => Went::Whole,
+                (false, Some(_)) => Went::Far,
+            };
+            assert_eq!(copy.go(pos), went, "entry {pos}");
+            last = if entry.cut { last } else { Some((pos, record)) };
             // Where the copy did not go it stays.
-            if let Some((key, value)) = last.map(|pos| pairs[pos]) {
-                assert_eq!((copy.key(), copy.value()), (&key[..], &value[..]), "entry {pos}");
+            let Some((at, record)) = last else { continue };
+            assert_eq!(copy.key(), pairs[at].0, "entry {pos}");
+            match record {
+                None => assert_eq!(copy.value(), pairs[at].1, "entry {pos}"),
+                Some(record) => assert_eq!(copy.record(), record, "entry {pos}"),
             }
         }
-        assert!(!copy.go(pairs.len()) && !copy.go(usize::MAX), "there are no more");
+        assert_eq!(
+            [copy.go(pairs.len()), copy.go(usize::MAX)],
+            [Went::Not; 2],
+            "there are no more"
+        );
         copy.forget();
-        assert!(!copy.is_there() && !copy.go(0));
+        assert!(!copy.is_there() && copy.go(0) == Went::Not);
     }
 
     fn compare_rank(&self, at: usize, key: &[u8]) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everleaf_file::io::SimIo;
 use everleaf_file::{File, FileOp, FileOptions, PageUse};
 use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Redo, Result, Word};
-use everleaf_pool::{ExtentIo, Hooks, Pool, kind};
+use everleaf_pool::{ExtentIo, Hooks, KeptExtents, Pool, kind};
 use everleaf_tree::node::NodeChecks;
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{INDEX_ANCHOR, SlottedTree, page_use};
@@ -115,6 +115,15 @@ pub fn open(io: &SimIo, page_bytes: u32) -> Tree {
             read: |m: &Watched, first, offset, buf| m.file.extent_read(first, offset, buf),
             adopt: |m: &Watched, op, first, pages| m.file.extent_adopt(op, first, pages),
             forget: |m: &Watched, op, first, pages| m.file.extent_forget(op, first, pages),
+            kept: Some(KeptExtents {
+                lend: |m: &Watched, name, read| m.file.value_lend(name, read),
+                ticket: |m: &Watched, name| m.file.value_ticket(name),
+                copy: |m: &Watched, parts| m.file.value_copy(parts),
+                keep: |m: &Watched, name, ticket, key_bytes, bytes| {
+                    m.file.value_keep(name, ticket, key_bytes, bytes);
+                },
+                forget: |m: &Watched, name| m.file.value_forget(name),
+            }),
             most: everleaf_tree::most_in_record,
             release: |m: &Watched, first, pages| m.file.extent_release(first, pages),
             discard: |m: &Watched, first, pages| m.file.extent_discard(first, pages),
