@@ -322,6 +322,12 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     /// A step by the key: the leaf has changed, or there is none.
     #[cold]
     fn find_anew(&self, cursor: &mut Cursor, way: Way) -> Result<Step> {
+        if let Some(spot) = cursor.spot
+            && !cursor.copy.ascends()
+        {
+            // Steps in the copy may have led back, and a walk that goes on by its key would go round for ever.
+            return Err(astray(self.medium().page(spot.page)?));
+        }
         (cursor.crossed, cursor.has_value) = (None, false);
         let step = self.find(cursor, way);
         // Somebody writes here: a copy may be good for one step only.

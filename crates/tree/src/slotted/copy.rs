@@ -30,6 +30,28 @@ pub struct LeafCopy {
     record: u64,
 }
 
+/// The part of a key behind the prefix.
+struct Suffix<'c> {
+    /// Its first bytes, filled up with zeros.
+    head: u64,
+    rest: &'c [u8],
+    len: usize,
+    /// Whether the key goes on.
+    cut: bool,
+}
+
+impl Suffix<'_> {
+    /// Whether its key may stand before another one.
+    fn may_precede(&self, other: &Self) -> bool {
+        if self.cut || other.cut {
+            // Only as many bytes say something as are there of both.
+            let n = self.rest.len().min(other.rest.len());
+            return (self.head, &self.rest[..n]) <= (other.head, &other.rest[..n]);
+        }
+        (self.head, self.rest, self.len) < (other.head, other.rest, other.len)
+    }
+}
+
 /// How a copy went to a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Went {
@@ -95,6 +117,26 @@ impl LeafCopy {
     #[inline(always)]
     pub fn value(&self) -> &[u8] {
         self.bytes.get(self.value.0..self.value.1).unwrap_or_default()
+    }
+
+    /// Whether its keys ascend, as far as the leaf keeps them. O(entries).
+    pub fn ascends(&self) -> bool {
+        let behind = (1..self.count).map(|pos| self.suffix(pos));
+        (0..self.count).map(|pos| self.suffix(pos)).zip(behind).all(|pair| match pair {
+            (Some(left), Some(right)) => left.may_precede(&right),
+            _ => false,
+        })
+    }
+
+    /// What the leaf keeps of a key behind the prefix.
+    fn suffix(&self, pos: usize) -> Option<Suffix<'_>> {
+        let slot = u64::from_le_bytes(*self.bytes.as_chunks::<SLOT_BYTES>().0.get(pos)?);
+        let at = (slot as usize & 0xffff).wrapping_sub(self.shift);
+        let word = u64::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?);
+        let entry = Entry::parse(at, word);
+        let rest = self.bytes.get(entry.rest_at..entry.value_at)?;
+        let head = slot >> (8 * (SLOT_BYTES - HEAD_BYTES));
+        Some(Suffix { head, rest, len: entry.suffix, cut: entry.cut })
     }
 
     /// The record that holds its value, if it [went](Self::go) to one that is far.

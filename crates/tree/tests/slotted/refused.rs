@@ -94,6 +94,44 @@ fn a_copy_lends_no_pair_that_is_not_whole_in_its_leaf() {
 }
 
 #[test]
+fn a_copy_knows_whether_its_keys_ascend() {
+    let m = Noted::new(PAGE_BYTES, 1);
+    let page = m.page(0).expect("inside");
+    let _held = page.latch().lock();
+    let ascends = |keys: [(&[u8], bool); 2]| {
+        let mut image = Image::empty(PAGE_BYTES, 0).expect("memory");
+        for (key, is_cut) in keys {
+            let value = if is_cut { Value::Reference(1) } else { Value::Inline(b"1") };
+            assert!(image.push(key, is_cut, value));
+        }
+        build(&m, &mut (), page, &mut image);
+        let mut copy = LeafCopy::default();
+        assert!(copy.fill(&View::read(page)).expect("memory"));
+        copy.ascends()
+    };
+    let pairs: [[&[u8]; 2]; 7] = [
+        [b"", b"a"],
+        [b"a", b"a\0"],
+        [b"a", b"b"],
+        [b"abcdef", b"abcdef\0"],
+        [b"abcdef", b"abcdefg"],
+        [b"abcdefg", b"abcdefh"],
+        [b"abcdefg12", b"abcdefh"],
+    ];
+    for [left, right] in pairs {
+        assert!(ascends([(left, false), (right, false)]), "{left:?} {right:?}");
+        assert!(!ascends([(right, false), (left, false)]), "{right:?} {left:?}");
+        assert!(!ascends([(left, false), (left, false)]), "{left:?} twice");
+    }
+    // Of a key that is cut nobody knows here how it goes on.
+    assert!(ascends([(b"abcdefg", true), (b"abcdefg", true)]));
+    assert!(ascends([(b"abcdefg", true), (b"abcdefgh", false)]));
+    assert!(ascends([(b"abcdefgh", false), (b"abcdefg", true)]));
+    assert!(!ascends([(b"abcdefh", true), (b"abcdefg", true)]));
+    assert!(!ascends([(b"abcdefh", false), (b"abcdefg", true)]));
+}
+
+#[test]
 fn both_fences_begin_with_the_prefix() {
     let world = leaves();
     let view = world.view(1);

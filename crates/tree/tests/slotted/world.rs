@@ -408,6 +408,7 @@ impl World {
     fn compare_copy(view: &View<'_>, pairs: &[(&Vec<u8>, &Vec<u8>)], copy: &mut LeafCopy) {
         assert!(copy.fill(view).expect("memory"));
         assert_eq!(copy.is_there(), !pairs.is_empty());
+        assert!(copy.ascends());
         let mut last = None;
         // There and back: a step down leaves nothing of a longer key behind.
         for pos in (0..pairs.len()).chain((0..pairs.len()).rev()) {
