@@ -36,6 +36,7 @@ mod names;
 mod options;
 mod pools;
 mod read_tree;
+mod roots_full;
 mod single;
 mod snapshots;
 mod transactions;

@@ -87,7 +87,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 if self.root() == left.no() {
                     self.grow(left, separator, child)
                 } else {
-                    self.try_enter(separator, child, level)
+                    self.try_enter(left, (separator, child), level)
                 }
             });
             if entered? {
@@ -96,10 +96,15 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
-    fn try_enter(&self, separator: &KeyOf<K>, right: K::Child, level: u8) -> Result<bool, Stop> {
+    fn try_enter(
+        &self,
+        left: Page<'_>,
+        (separator, right): (&KeyOf<K>, K::Child),
+        level: u8,
+    ) -> Result<bool, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(separator, level)? else {
-            self.complete_root()?;
+            self.complete_root(left)?;
             return Err(Stop::Busy);
         };
         let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
@@ -120,21 +125,34 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(true)
     }
 
-    /// There is no level above the root, and a node beside the root needs one: the root has been
-    /// split. Whoever split it is growing a new one, unless a crash came between. The latch is
-    /// only tried: it lies to the left of what the caller holds.
+    /// There is no level above the root, and `left`, a node beside the root, needs one: the root has been split.
+    /// Whoever split it is growing a new one, unless a crash came between. The caller holds `left`, which may be the
+    /// very node that the new root has to name. Other latches are only tried: they lie to the left of it, and their
+    /// holders may wait for it.
     #[cold]
-    fn complete_root(&self) -> Result<(), Stop> {
+    fn complete_root(&self, left: Page<'_>) -> Result<(), Stop> {
         let root = self.medium().page(self.root())?;
-        let version = self.read_version(root)?;
-        let Some(held) = root.latch().upgrade(version) else { return Ok(()) };
+        let Some(held) = self.try_latch(root)? else { return Ok(()) };
         if let (true, Some(right)) = (self.root() == root.no(), sibling(root)) {
-            let separator = K::high(&self.pool, root)?;
-            let child = K::child_at(&self.pool, separator.borrow(), right)?;
-            self.grow(root, separator.borrow(), child)?;
+            let right = self.medium().page(right)?;
+            let is_mine = right.no() == left.no();
+            let beside = if is_mine { None } else { self.try_latch(right)? };
+            if is_mine || beside.is_some() {
+                let separator = K::high(&self.pool, root)?;
+                let child = K::held_child(&self.pool, separator.borrow(), right)?;
+                self.grow(root, separator.borrow(), child)?;
+            }
+            beside.into_iter().for_each(LatchGuard::unlock_unchanged);
         }
         held.unlock_unchanged();
         Ok(())
+    }
+
+    /// Latches a page and makes it ready, unless somebody holds it.
+    fn try_latch<'p>(&self, page: Page<'p>) -> Result<Option<LatchGuard<'p>>> {
+        let Some(mut held) = page.latch().try_lock() else { return Ok(None) };
+        self.pool.ensure(page, &mut held)?;
+        Ok(Some(held))
     }
 
     /// Puts a new root above `left`, the old one, and `right`.

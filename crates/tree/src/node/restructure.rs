@@ -80,6 +80,15 @@ pub trait NodeSplits: NodeBounds {
         separator: &Self::Key,
         child: PageNo,
     ) -> Result<Self::Child>;
+    /// The same, for who holds the child's latch.
+    ///
+    /// # Errors
+    /// Corrupt.
+    fn held_child<M: Medium>(
+        pool: &Pool<M>,
+        separator: &Self::Key,
+        child: Page<'_>,
+    ) -> Result<Self::Child>;
     /// Makes a page that nobody can reach the new node.
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Self::Built);
 

@@ -84,6 +84,11 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
         Ok(child)
     }
 
+    #[inline(always)]
+    fn held_child<M: Medium>(_: &Pool<M>, _: &K::Key, child: Page<'_>) -> Result<PageNo> {
+        Ok(child.no())
+    }
+
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, new: &mut NewNode) {
         let slots = &new.slots[..new.count];
         let image = Image { shape: new.shape, low: new.low, right: new.right, slots };

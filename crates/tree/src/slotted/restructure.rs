@@ -33,6 +33,14 @@ fn child_size(separator: &[u8], page_bytes: usize) -> ValueSize {
     }
 }
 
+/// A child, and the record of its low fence, which is long.
+fn with_bound(child: Page<'_>, record: Option<u64>) -> Result<(PageNo, Option<u64>)> {
+    match record {
+        Some(record) => Ok((child.no(), Some(record))),
+        None => Err(damaged(child, "its lower bound is not the one that it was")),
+    }
+}
+
 fn child_value((no, record): (PageNo, Option<u64>)) -> Value<'static> {
     match record {
         None => Value::Child(no),
@@ -96,10 +104,18 @@ impl NodeSplits for Slotted {
             return Ok((child, None));
         }
         // It is the same as long as the child lives: long fences do not move between nodes.
-        match read::low_record(pool, child)? {
-            Some(record) => Ok((child, Some(record))),
-            None => Err(damaged(pool.page(child)?, "its lower bound is not the one that it was")),
+        with_bound(pool.page(child)?, read::low_record(pool, child)?)
+    }
+
+    fn held_child<M: Medium>(
+        pool: &Pool<M>,
+        separator: &[u8],
+        child: Page<'_>,
+    ) -> Result<(PageNo, Option<u64>)> {
+        if !slotted::is_cut(separator.len(), pool.geometry().page_bytes()) {
+            return Ok((child.no(), None));
         }
+        with_bound(child, View::read(child).low().and_then(|low| low.record))
     }
 
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Image) {

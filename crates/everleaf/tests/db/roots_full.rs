@@ -1,0 +1,60 @@
+//! Trees whose roots are split where no page is left for a new root.
+
+use everleaf::{Db, Error, Options, Tree};
+use everleaf_testing::{Rng, seed_or, times};
+
+/// A key of which an inner node keeps a part only.
+fn key(rng: &mut Rng) -> Vec<u8> {
+    let mut key = vec![b'k'; 150];
+    key.extend(&rng.below(400).to_be_bytes()[6..]);
+    key
+}
+
+/// Puts pairs until one finds no room. Says how many it has put.
+fn put_until_full(tree: &Tree, rng: &mut Rng, most: u64) -> u64 {
+    for n in 0..most {
+        match tree.put(&key(rng), &[7; 20]) {
+            Ok(()) => {}
+            Err(Error::Full { .. }) => return n,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    most
+}
+
+fn pool(dir: &std::path::Path) -> Db {
+    let options = Options::new().page_bytes(512).max_bytes(60_000).background(false);
+    options.open(dir.join("p.ever")).expect("a new pool")
+}
+
+/// The right half of such a root may be split itself before there is a root above the two: whoever splits it makes
+/// that one, and holds the half meanwhile.
+#[test]
+fn the_half_of_a_root_is_split_before_there_is_a_root_above_it() {
+    let seed = seed_or(1);
+    let mut rng = Rng(seed);
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = pool(dir.path());
+    let ballast = db.tree("ballast").expect("room");
+    let trees = ["a", "b", "c"].map(|name| db.tree(name).expect("room"));
+    let (mut put, mut refused) = (0, 0);
+    for round in 0..times(300) {
+        put_until_full(&ballast, &mut rng, u64::MAX);
+        for _ in 0..rng.below(8) {
+            let some = ballast.pop_first().expect("sound");
+            assert!(some.is_some(), "EVERLEAF_SEED={seed}, round {round}: the ballast is gone");
+        }
+        db.sync().expect("no fault");
+        for tree in &trees {
+            let most = rng.below(6);
+            let n = put_until_full(tree, &mut rng, most);
+            (put, refused) = (put + n, refused + u64::from(n < most));
+        }
+        if rng.one_in(4) {
+            let tree = &trees[rng.below(3) as usize];
+            while tree.pop_last().expect("sound").is_some() {}
+        }
+        assert_eq!(db.check().expect("readable"), [], "EVERLEAF_SEED={seed}, round {round}");
+    }
+    assert!(put > 100 && refused > 10, "{put} puts, {refused} refused");
+}
