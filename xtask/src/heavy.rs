@@ -21,6 +21,13 @@ use crate::steps::HEAVY;
 /// How many run at a time.
 const LANES: usize = 2;
 
+/// With the measures of CI, a test that has not ended after so many seconds hangs: none takes a third of that. It is
+/// ended, so that its name and what it has printed are seen.
+const LONGEST: u32 = 1200;
+
+/// What `timeout` ends with if it has ended a command.
+const TIMED_OUT: i32 = 124;
+
 /// A test binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Binary {
@@ -157,8 +164,25 @@ fn choose(list: &str, binaries: &[Binary]) -> Result<Vec<Binary>, String> {
     Ok(chosen)
 }
 
+/// How a test is run: in its folder, for so many seconds at most.
+fn program(binary: &Binary, longest: Option<u32>) -> Command {
+    let mut command = match longest {
+        None => Command::new(&binary.program),
+        Some(seconds) => {
+            let mut command = Command::new("timeout");
+            command.arg("--kill-after=10").arg(seconds.to_string()).arg(&binary.program);
+            command
+        }
+    };
+    command.current_dir(&binary.dir).env("CARGO_MANIFEST_DIR", &binary.dir);
+    command.env("CARGO_PKG_NAME", &binary.package).stdin(Stdio::null());
+    command
+}
+
 /// Prints what each test says when it ends, then a table of the times; fails if one fails.
 fn run_all(binaries: &[Binary]) -> ExitCode {
+    let longest =
+        std::env::var("EVERLEAF_SCALE").is_ok_and(|scale| scale == "ci").then_some(LONGEST);
     let (failed, times) = (Mutex::new(Vec::new()), Mutex::new(BTreeMap::new()));
     let lane = |next: &Mutex<std::vec::IntoIter<&Binary>>| {
         loop {
@@ -166,17 +190,14 @@ fn run_all(binaries: &[Binary]) -> ExitCode {
             let Some(binary) = taken else { return };
             let name = format!("{} {}", binary.package, binary.test);
             let begun = Instant::now();
-            let ended = Command::new(&binary.program)
-                .current_dir(&binary.dir)
-                .env("CARGO_MANIFEST_DIR", &binary.dir)
-                .env("CARGO_PKG_NAME", &binary.package)
-                .stdin(Stdio::null())
-                .output();
+            let ended = program(binary, longest).output();
             let seconds = begun.elapsed().as_secs();
             let (passed, says) = match &ended {
                 Ok(output) => {
                     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-                    (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+                    let hangs = output.status.code() == Some(TIMED_OUT);
+                    let end = if hangs { "it did not end, and was ended\n" } else { "" };
+                    (output.status.success(), text(&output.stdout) + &text(&output.stderr) + end)
                 }
                 Err(error) => (false, format!("cannot be run: {error}\n")),
             };
@@ -243,6 +264,25 @@ mod tests {
         let chosen = choose("a *\nb two alone", &all).expect("all are there");
         assert_eq!(chosen.iter().map(|b| b.is_alone).collect::<Vec<_>>(), [false, true]);
         assert!(choose("a one first", &all).expect_err("no such word").starts_with("line 1: "));
+    }
+
+    #[test]
+    fn a_test_that_hangs_is_ended_and_has_failed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let script = dir.path().join("hangs");
+        std::fs::write(&script, "#!/bin/sh\necho begun\nexec sleep 600\n").expect("room");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, mode).expect("it is ours");
+        let binary = Binary {
+            package: "p".into(),
+            test: "hangs".into(),
+            program: script,
+            dir: dir.path().into(),
+            is_alone: false,
+        };
+        let output = program(&binary, Some(1)).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(TIMED_OUT));
+        assert_eq!(output.stdout, b"begun\n");
     }
 
     #[test]
