@@ -47,7 +47,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         };
         if let (true, Some(right)) = (K::PREFIXED, sibling(page)) {
             // As before a split.
-            self.enter_in_parent(page, K::high(&self.pool, page)?.borrow(), right)?;
+            if !self.enter_in_parent(page, K::high(&self.pool, page)?.borrow(), right)? {
+                held.unlock_unchanged();
+                return Ok(0);
+            }
         }
         let count = K::fill_count(&plan);
         if let Some(keeper) = keeper {

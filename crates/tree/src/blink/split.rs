@@ -13,7 +13,7 @@
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result};
 use everleaf_pool::{Stop, anchor, kind, retry};
 
 use crate::blink::descend::{Blink, Lag};
@@ -21,8 +21,19 @@ use crate::blink::log;
 use crate::damaged::damaged;
 use crate::node::{Asking, KeyOf, Kind, MAX_LEVEL, OwnedKeyOf, sibling};
 
+/// What an attempt to enter a node in its parent came to.
+enum Entered {
+    /// The entry is there.
+    Yes,
+    /// The tree has changed: look again.
+    Again,
+    /// Somebody else has what it takes, and may wait for what the caller holds.
+    NotNow,
+}
+
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Splits a full node for an entry that has no room in it, and enters the new node in its parent.
+    /// Splits a full node for an entry that has no room in it, and enters the new node in its parent. Others may keep
+    /// it from that: the caller looks again.
     ///
     /// The parent must have an entry for the node's sibling first, which a crash may have kept from
     /// it: the new node's prefix is what its bounds share, so no search for a key above them may be
@@ -31,13 +42,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub(crate) fn split(&self, page: Page<'_>, held: LatchGuard<'_>, asking: Asking) -> Result<()> {
         if let (true, Some(right)) = (K::PREFIXED, sibling(page)) {
             let separator = K::high(&self.pool, page)?;
-            self.enter_in_parent(page, separator.borrow(), right)?;
+            if !self.enter_in_parent(page, separator.borrow(), right)? {
+                held.unlock_unchanged();
+                return Ok(());
+            }
         }
         let keep = K::split_point(page, K::view(page), asking)?;
         let (separator, right) = retry(|| self.try_split(page, keep))?;
         let entered = self.enter_in_parent(page, separator.borrow(), right);
         drop(held);
-        entered
+        entered.map(drop)
     }
 
     fn try_split(&self, page: Page<'_>, keep: usize) -> Result<(OwnedKeyOf<K>, PageNo), Stop> {
@@ -69,12 +83,15 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// Inserts `right`, the sibling of `left`, into the parent. The caller holds `left`'s latch, so
     /// `right` cannot be merged away meanwhile. Does nothing if the entry is there.
+    ///
+    /// False if there is no parent yet and somebody else holds the root, who may be waiting for `left`: then it is
+    /// left to whoever comes by next, as after a crash.
     pub(super) fn enter_in_parent(
         &self,
         left: Page<'_>,
         separator: &KeyOf<K>,
         right: PageNo,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         debug_assert!(left.latch().is_held(), "page {} may lose its sibling", left.no());
         debug_assert_eq!(sibling(left), Some(right));
         let level = K::shape(left).expect("the caller holds a node").level + 1;
@@ -90,8 +107,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                     self.try_enter(left, (separator, child), level)
                 }
             });
-            if entered? {
-                return Ok(());
+            match entered? {
+                Entered::Yes => return Ok(true),
+                Entered::NotNow => return Ok(false),
+                Entered::Again => {}
             }
         }
     }
@@ -101,28 +120,31 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         left: Page<'_>,
         (separator, right): (&KeyOf<K>, K::Child),
         level: u8,
-    ) -> Result<bool, Stop> {
+    ) -> Result<Entered, Stop> {
         let m = self.medium();
+        let root = m.page(self.root())?;
+        if Self::may_be(root, Some(level - 1)) {
+            return self.complete_root(root, left);
+        }
         let Some((spot, held)) = self.latch_for(separator, level)? else {
-            self.complete_root(left)?;
-            return Err(Stop::Busy);
+            return Ok(Entered::Again);
         };
         let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
         let rank = K::rank(&self.pool, page, shape, view, separator)?;
         if rank.exact {
             held.unlock_unchanged();
-            return Ok(true);
+            return Ok(Entered::Yes);
         }
         if let Some(asking) = K::entry_wants::<M>(page, shape, view, rank, separator) {
             self.split(page, held, asking)?;
-            return Ok(false);
+            return Ok(Entered::Again);
         }
         let mut entry = K::new_entry(page, shape, view, rank, (separator, right))?;
         let mut op = m.enter()?;
         K::enter(m, &mut op, page, shape, rank, &mut entry);
         drop(op);
         drop(held);
-        Ok(true)
+        Ok(Entered::Yes)
     }
 
     /// There is no level above the root, and `left`, a node beside the root, needs one: the root has been split.
@@ -130,22 +152,28 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// very node that the new root has to name. Other latches are only tried: they lie to the left of it, and their
     /// holders may wait for it.
     #[cold]
-    fn complete_root(&self, left: Page<'_>) -> Result<(), Stop> {
-        let root = self.medium().page(self.root())?;
-        let Some(held) = self.try_latch(root)? else { return Ok(()) };
-        if let (true, Some(right)) = (self.root() == root.no(), sibling(root)) {
-            let right = self.medium().page(right)?;
-            let is_mine = right.no() == left.no();
-            let beside = if is_mine { None } else { self.try_latch(right)? };
-            if is_mine || beside.is_some() {
-                let separator = K::high(&self.pool, root)?;
-                let child = K::held_child(&self.pool, separator.borrow(), right)?;
-                self.grow(root, separator.borrow(), child)?;
-            }
-            beside.into_iter().for_each(LatchGuard::unlock_unchanged);
+    fn complete_root(&self, root: Page<'_>, left: Page<'_>) -> Result<Entered, Stop> {
+        let Some(held) = self.try_latch(root)? else { return Ok(Entered::NotNow) };
+        let level = |page| K::shape(page).map(|shape| shape.level);
+        if self.root() != root.no() || level(root) != level(left) {
+            held.unlock_unchanged();
+            return Ok(Entered::Again);
         }
+        let Some(right) = sibling(root) else {
+            return Err(damaged(left, "is beside the root, which has no sibling").into());
+        };
+        let right = self.medium().page(right)?;
+        let is_mine = right.no() == left.no();
+        let beside = if is_mine { None } else { self.try_latch(right)? };
+        let can_grow = is_mine || beside.is_some();
+        if can_grow {
+            let separator = K::high(&self.pool, root)?;
+            let child = K::held_child(&self.pool, separator.borrow(), right)?;
+            self.grow(root, separator.borrow(), child)?;
+        }
+        beside.into_iter().for_each(LatchGuard::unlock_unchanged);
         held.unlock_unchanged();
-        Ok(())
+        Ok(if can_grow { Entered::Again } else { Entered::NotNow })
     }
 
     /// Latches a page and makes it ready, unless somebody holds it.
@@ -156,7 +184,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// Puts a new root above `left`, the old one, and `right`.
-    fn grow(&self, left: Page<'_>, separator: &KeyOf<K>, right: K::Child) -> Result<bool, Stop> {
+    fn grow(&self, left: Page<'_>, separator: &KeyOf<K>, right: K::Child) -> Result<Entered, Stop> {
         let m = self.medium();
         debug_assert!(left.latch().is_held(), "the root grows without its latch");
         let level = K::shape(left).expect("the caller holds a node").level + 1;
@@ -165,7 +193,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let (top, mut top_held) = step.new_page(kind::NODE)?;
         let (anchor_page, anchor_held) = self.pool.latch(self.anchor())?;
         if self.root() != left.no() {
-            return Ok(false);
+            return Ok(Entered::Again);
         }
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
@@ -179,7 +207,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         drop(top_held);
         self.root.store(top.no(), Ordering::Release);
         drop(anchor_held);
-        Ok(true)
+        Ok(Entered::Yes)
     }
 
     /// Completes the split of a node that a search left by its sibling link: its parent may lack
@@ -195,22 +223,33 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     #[cold]
     fn complete_split_of(&self, (no, version): Lag) -> Result<()> {
         let page = self.medium().page(no)?;
-        page.latch().upgrade(version).map_or(Ok(()), |held| self.enter_sibling(page, held))
+        page.latch()
+            .upgrade(version)
+            .map_or(Ok(()), |held| self.enter_sibling(page, held).map(drop))
     }
 
     /// As [`complete`](Self::complete), for who knows that nobody else writes: waits for readers that
     /// hold the latch.
     pub(crate) fn complete_now(&self, no: PageNo) -> Result<()> {
-        let (page, held) = self.pool.latch(no)?;
-        self.enter_sibling(page, held)
+        let mut wait = Backoff::default();
+        loop {
+            let (page, held) = self.pool.latch(no)?;
+            if self.enter_sibling(page, held)? {
+                return Ok(());
+            }
+            wait.pause();
+        }
     }
 
-    fn enter_sibling(&self, page: Page<'_>, held: LatchGuard<'_>) -> Result<()> {
-        if let Some(right) = sibling(page) {
-            let separator = K::high(&self.pool, page)?;
-            self.enter_in_parent(page, separator.borrow(), right)?;
-        }
+    fn enter_sibling(&self, page: Page<'_>, held: LatchGuard<'_>) -> Result<bool> {
+        let entered = match sibling(page) {
+            Some(right) => {
+                let separator = K::high(&self.pool, page)?;
+                self.enter_in_parent(page, separator.borrow(), right)?
+            }
+            None => true,
+        };
         held.unlock_unchanged();
-        Ok(())
+        Ok(entered)
     }
 }
