@@ -214,7 +214,7 @@ impl ValueCache {
                 0
             }
         };
-        drop(table);
+        // With the shard locked: whoever takes it out again finds it counted.
         self.bytes.fetch_add(more.wrapping_sub(less), Relaxed);
     }
 
