@@ -126,9 +126,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if Self::may_be(root, Some(level - 1)) {
             return self.complete_root(root, left);
         }
-        let Some((spot, held)) = self.latch_for(separator, level)? else {
-            return Ok(Entered::Again);
-        };
+        let (spot, held) = self.latch_for(separator, level)?.ok_or(Stop::Busy)?;
         let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
         let rank = K::rank(&self.pool, page, shape, view, separator)?;
         if rank.exact {
