@@ -342,8 +342,7 @@ impl<'k> Reader<'k> {
             };
             let is_escaped = rest.get(zero + 1) == Some(&ESCAPE);
             let part = &rest[..zero + usize::from(is_escaped)];
-            fallible::more(&mut bytes, part.len(), "an element of a key")?;
-            bytes.extend_from_slice(part);
+            fallible::append(&mut bytes, part, "an element of a key")?;
             self.at += zero + 1 + usize::from(is_escaped);
             if !is_escaped {
                 return Ok(bytes);

@@ -22,6 +22,17 @@ pub fn more<T>(list: &mut Vec<T>, n: usize, what: &'static str) -> Result<()> {
     }
 }
 
+/// Appends copies of items.
+///
+/// # Errors
+/// As [`more`].
+#[inline]
+pub fn append<T: Copy>(list: &mut Vec<T>, items: &[T], what: &'static str) -> Result<()> {
+    more(list, items.len(), what)?;
+    list.extend_from_slice(items);
+    Ok(())
+}
+
 /// As [`more`], and no more than that: a list that grows by itself takes up to twice as much.
 ///
 /// # Errors

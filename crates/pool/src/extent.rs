@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, fallible};
 
 use crate::change::damaged;
-use crate::hooks::ExtentIo;
+use crate::hooks::{ExtentIo, KeptExtents};
 use crate::map::{PageRun, Role, group_pages};
 use crate::pair::{self, Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::pool::Pool;
@@ -90,8 +90,7 @@ impl<M: Medium> Large<'_, M> {
     }
     /// The pair's record is at `r`, and nothing names it yet: what is in memory of the pair goes by this name.
     pub fn keep_in_memory(&self, r: RecordRef) {
-        let kept = self.pool.hooks.extents.and_then(|io| io.kept);
-        if let (Some(kept), Some((key_bytes, copy))) = (kept, self.copy.take()) {
+        if let (Some(kept), Some((key_bytes, copy))) = (self.pool.kept(), self.copy.take()) {
             (kept.keep)(&self.pool.medium, r.bits(), None, key_bytes, copy);
         }
     }
@@ -323,7 +322,7 @@ impl<M: Medium> Pool<M> {
         record: &RecordView<'_>,
         lens: Lens,
     ) -> Result<Extents<'_>> {
-        let kept = self.hooks.extents.as_ref().and_then(|io| io.kept.as_ref());
+        let kept = self.kept();
         let name = kept.and(record.name());
         let ticket = kept.zip(name).map(|(kept, r)| (r, (kept.ticket)(&self.medium, r.bits())));
         let extents = self.extents_of(record, lens)?;
@@ -430,11 +429,17 @@ impl<M: Medium> Pool<M> {
         Ok(n)
     }
 
+    /// How large pairs are kept in memory, if they are.
+    #[inline]
+    fn kept(&self) -> Option<&KeptExtents<M>> {
+        self.hooks.extents.as_ref()?.kept.as_ref()
+    }
+
     /// Lends what is in memory of the pair that a record leads to: a key that is not in the record, and the
     /// value. Whoever has the name from a leaf validates that after this. O(1) beside `read`.
     #[inline]
     pub fn lend<T>(&self, r: RecordRef, read: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
-        let kept = self.hooks.extents.as_ref()?.kept.as_ref()?;
+        let kept = self.kept()?;
         let (mut read, mut out) = (Some(read), None);
         (kept.lend)(&self.medium, r.bits(), &mut |key, value| {
             out = read.take().map(|read| read(key, value));
@@ -444,7 +449,7 @@ impl<M: Medium> Pool<M> {
 
     /// What is in memory of a record's pair is not the pair of this name any more. The record's page is latched.
     pub(crate) fn forget_in_memory(&self, r: RecordRef) {
-        if let Some(kept) = self.hooks.extents.as_ref().and_then(|io| io.kept.as_ref()) {
+        if let Some(kept) = self.kept() {
             (kept.forget)(&self.medium, r.bits());
         }
     }

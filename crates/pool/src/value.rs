@@ -66,7 +66,7 @@ impl<'p, M: Medium> LargeValue<'p, M> {
         value.clear();
         let inner = self.inner();
         match &inner.lent {
-            Some(lent) => append(lent, value),
+            Some(lent) => fallible::append(value, lent, "a large value"),
             None => inner.pool.read_large(&inner.extents, value),
         }
     }
@@ -90,16 +90,6 @@ impl<'p, M: Medium> LargeValue<'p, M> {
     pub fn value_bytes(&self) -> u64 {
         self.inner().extents.lens.value_bytes
     }
-}
-
-/// Appends bytes.
-///
-/// # Errors
-/// NoMemory.
-fn append(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    fallible::more(out, bytes.len(), "a large value")?;
-    out.extend_from_slice(bytes);
-    Ok(())
 }
 
 /// Fills `buf` with bytes of a value, from byte `from` of it on; says how many there were.

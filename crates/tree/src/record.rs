@@ -68,9 +68,7 @@ pub(crate) fn compare<M: Medium>(pool: &Pool<M>, r: RecordRef, other: &[u8]) -> 
 /// Copies bytes into a list, which is cleared before.
 fn copy_into(bytes: &[u8], list: &mut Vec<u8>) -> Result<()> {
     list.clear();
-    fallible::more(list, bytes.len(), "a long key or a large value")?;
-    list.extend_from_slice(bytes);
-    Ok(())
+    fallible::append(list, bytes, "a long key or a large value")
 }
 
 /// Copies the value of a record into a list, which is cleared before; not if it has to be read from extents.

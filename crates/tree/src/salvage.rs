@@ -200,8 +200,7 @@ fn entries(page: Page<'_>, view: &View<'_>) -> Result<(Vec<NodeEntry>, Vec<u8>)>
 
 fn append(to: &mut Vec<u8>, bytes: &[u8]) -> Result<Range<usize>> {
     let at = to.len();
-    fallible::more(to, bytes.len(), "a node")?;
-    to.extend_from_slice(bytes);
+    fallible::append(to, bytes, "a node")?;
     Ok(at..to.len())
 }
 

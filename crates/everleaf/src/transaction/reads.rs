@@ -98,8 +98,7 @@ impl End {
         match (&mut *self, upto) {
             (End::Before(own), Upto::Before(end)) => {
                 own.clear();
-                fallible::more(own, end.len(), READS)?;
-                own.extend_from_slice(end);
+                fallible::append(own, end, READS)?;
             }
             (_, Upto::Itself) => *self = End::Before(behind(start)?),
             (_, upto) => *self = End::of(upto)?,

@@ -58,8 +58,7 @@ impl<'t> ReadTree for TransactionTree<'t, '_> {
             let mut value = into.borrow_mut();
             value.clear();
             let Some(own) = own else { return Ok(false) };
-            fallible::more(&mut value, own.len(), "a value")?;
-            value.extend_from_slice(own);
+            fallible::append(&mut value, own, "a value")?;
             Ok(true)
         };
         self.work.read(self.tree, key, own, |then| then.get_into(key, &mut into.borrow_mut()))

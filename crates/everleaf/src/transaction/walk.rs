@@ -214,8 +214,7 @@ impl<T: Item, I: DoubleEndedIterator<Item = Result<T>>> Walk<'_, I> {
             self.work.note(&self.tree, key, upto)?;
             let to = self.to.get_or_insert_default();
             to.clear();
-            fallible::more(to, key.len(), WALK)?;
-            to.extend_from_slice(key);
+            fallible::append(to, key, WALK)?;
         }
         Ok(())
     }

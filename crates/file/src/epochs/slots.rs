@@ -104,8 +104,7 @@ impl SlotChanges {
         let i = (epoch & 1) as usize;
         let buf = &mut self.bufs[i];
         debug_assert!(self.told[i] <= buf.len());
-        fallible::more(block, buf.len(), "the block of an epoch")?;
-        block.extend_from_slice(buf);
+        fallible::append(block, buf, "the block of an epoch")?;
         self.taken += buf.len() as u64;
         buf.clear();
         // Of the epoch it has told already.

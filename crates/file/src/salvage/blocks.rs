@@ -257,8 +257,7 @@ impl FoundJournal {
             return Ok(());
         }
         let start = self.bytes.len();
-        fallible::more(&mut self.bytes, payload.len(), WHAT)?;
-        self.bytes.extend_from_slice(payload);
+        fallible::append(&mut self.bytes, payload, WHAT)?;
         let place = place + BLOCK_HEAD as u64;
         let piece = FoundPiece { start, len: payload.len(), place, facts: block.facts };
         fallible::push(&mut self.pieces, piece, WHAT)

@@ -156,8 +156,7 @@ impl Cursor {
     pub fn forget_copy(&mut self) -> Result<()> {
         if self.lent {
             self.value.clear();
-            fallible::more(&mut self.value, self.copy.value().len(), "the value of a cursor")?;
-            self.value.extend_from_slice(self.copy.value());
+            fallible::append(&mut self.value, self.copy.value(), "the value of a cursor")?;
             self.settle()?;
             self.has_value = true;
         }
@@ -267,8 +266,7 @@ impl Cursor {
     pub(super) fn settle(&mut self) -> Result<()> {
         if self.lent || self.far {
             self.key.clear();
-            fallible::more(&mut self.key, self.copy.key().len(), "the key of a cursor")?;
-            self.key.extend_from_slice(self.copy.key());
+            fallible::append(&mut self.key, self.copy.key(), "the key of a cursor")?;
             self.has_value &= self.far;
             (self.lent, self.far) = (false, false);
         }
@@ -362,8 +360,7 @@ impl Cursor {
     pub(super) fn place(&mut self, side: Side, key: &[u8]) -> Result<()> {
         self.put(Side::Nowhere);
         self.key.clear();
-        fallible::more(&mut self.key, key.len(), "the key of a cursor")?;
-        self.key.extend_from_slice(key);
+        fallible::append(&mut self.key, key, "the key of a cursor")?;
         self.side = side;
         Ok(())
     }

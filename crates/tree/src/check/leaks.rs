@@ -22,8 +22,7 @@ impl NamedPages {
     /// # Errors
     /// NoMemory.
     pub fn add(&mut self, tree: &TreeReport) -> Result<()> {
-        fallible::more(&mut self.records, tree.records.len(), CHECK)?;
-        self.records.extend_from_slice(&tree.records);
+        fallible::append(&mut self.records, &tree.records, CHECK)?;
         tree.pages.iter().try_for_each(|no| self.name(*no, kind::NODE))?;
         tree.log.iter().try_for_each(|no| self.name(*no, kind::LOG))?;
         self.name(tree.anchor, kind::ANCHOR)
