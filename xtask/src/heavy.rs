@@ -21,7 +21,7 @@ use crate::steps::HEAVY;
 /// How many run at a time.
 const LANES: usize = 2;
 
-/// With the measures of CI, a test that has not ended after so many seconds hangs: none takes a third of that. It is
+/// With the measures of CI, a test that has not ended after so many seconds hangs: none takes half of that. It is
 /// ended, so that its name and what it has printed are seen.
 const LONGEST: u32 = 1200;
 
