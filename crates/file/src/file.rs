@@ -25,11 +25,11 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use everleaf_pmem::close_once::CloseOnce;
 use everleaf_pmem::door::{copy_in, may_store, move_slots, move_words, put};
 use everleaf_pmem::dram::outside;
 use everleaf_pmem::epoch::{EpochPin, epoch_is_pinned};
 use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::life::CloseOnce;
 use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::rules::holds_no_latch;

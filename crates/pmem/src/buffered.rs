@@ -21,10 +21,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use crate::close_once::CloseOnce;
 use crate::epoch::{EpochPin, EpochTorn, Epochs, NO_EPOCH, SLOTS, SlotGuard, epoch_is_pinned};
 use crate::error::{Error, Result};
-use crate::life::Life;
+use crate::life::{CloseOnce, Life};
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD, Word};
 use crate::rules::Stepping;

@@ -14,13 +14,11 @@
 //! | [`Latency`], [`Counted`] | slower, counted | passed on | as inside |
 //!
 //! Those who write media of their own find what these are made of in [`region`] (memory), [`door`]
-//! (stores), [`epoch`] (a clock of epochs), [`life`], [`close_once`] (ends of handles) and [`sync`].
+//! (stores), [`epoch`] (a clock of epochs), [`life`] (ends of handles) and [`sync`] (locks).
 
 pub mod aside;
 pub mod buffered;
 mod bytes;
-pub mod close_once;
-pub mod door;
 pub mod dram;
 pub mod epoch;
 pub mod error;
@@ -35,12 +33,9 @@ pub mod page;
 pub mod page_span;
 pub mod region;
 pub mod rules;
-pub mod schedule;
 pub mod sim;
 mod simd;
 pub mod sync;
-mod target;
-mod thread_number;
 pub mod wrap;
 pub use aside::Aside;
 pub use buffered::{Buffered, BufferedOp, BufferedOptions, BufferedStats};
@@ -51,11 +46,19 @@ pub use flush::Flush;
 pub use latch::{Backoff, Latch, LatchGuard, Seen, Version};
 pub use life::Life;
 pub use mapped::Mapped;
-pub use medium::{Change, FEW_CHANGES, Medium, NOTED_PAGES, Redo};
+pub use medium::{Change, FEW_CHANGES, Medium, NOTED_PAGES, Redo, door};
 pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 pub use sim::Sim;
-pub use thread_number::thread_number;
+pub use sync::{schedule, thread_number};
 pub use wrap::{Counted, Counts, Latency};
+
+// A pool reserves address space for all pages that it may ever have, 256 GiB of it unless the program says
+// otherwise, and numbers of bytes in files and in memory are turned into each other without a loss. On a
+// processor of 32 bits neither is so, and nobody tests it there.
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "everleaf needs a target whose pointers have 64 bits: a pool reserves more addresses than others have"
+);
 
 /// Keeps the code of the README true.
 #[cfg(doctest)]

@@ -6,11 +6,13 @@
 //! system call; where the system cannot do that, by the process's number.
 
 use std::process;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
+use crate::epoch::EpochPin;
 use crate::error::{Error, Result};
 use crate::region::wiped_by_fork;
+use crate::sync::lock_plain;
 
 /// Values of [`Life::mine`] that the word never has.
 const UNSURE: u64 = 0;
@@ -83,6 +85,22 @@ impl Life {
     /// The handle is of no use from now on.
     pub fn end(&self) {
         self.mine.store(ENDED, Ordering::SeqCst);
+    }
+}
+
+/// The end of a medium with epochs: it comes once, and all who ask for it are told how it went.
+#[derive(Debug, Default)]
+pub struct CloseOnce(Mutex<Option<Result<()>>>);
+
+impl CloseOnce {
+    /// Closes by `close`, unless that was done before; whoever comes meanwhile waits.
+    ///
+    /// # Errors
+    /// What `close` has answered. [`Error::InsideBatch`](crate::Error::InsideBatch) inside an [`EpochPin`],
+    /// where nothing is done: what closes waits for threads that may wait for the batch.
+    pub fn once(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
+        EpochPin::refuse_inside()?;
+        lock_plain(&self.0).get_or_insert_with(close).clone()
     }
 }
 

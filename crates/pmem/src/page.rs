@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::latch::Latch;
 pub use crate::lines_read::LINE_BYTES;
 use crate::lines_read::loaded;
-use crate::schedule::{before_read, before_write, scheduled};
+use crate::sync::schedule::{before_read, before_write, scheduled};
 use crate::{bytes, simd};
 
 /// The number of a page in its pool; its byte offset is `no × page_bytes` from the first page.
@@ -636,7 +636,7 @@ mod tests {
     #[cfg(feature = "schedule")]
     #[test]
     fn a_scheduler_sees_the_lines_of_a_copy() {
-        use crate::schedule::{Point, set_hook};
+        use crate::sync::schedule::{Point, set_hook};
         thread_local!(static POINTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });
         let medium = Dram::new(Geometry::whole(512).expect("a power of two"), 2).expect("memory");
         let page = medium.page(0).expect("inside");

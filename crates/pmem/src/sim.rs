@@ -12,7 +12,7 @@ use crate::fallible;
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, LINE_BYTES, Page, PageNo, Word};
 use crate::region::Region;
-use crate::schedule::before_write;
+use crate::sync::schedule::before_write;
 use crate::sync::thread_number;
 
 /// One thing that passed the door. Lines and words are numbered over the whole medium:
