@@ -76,7 +76,7 @@ const FACTS: [Fact; 19] = [
         ],
     },
     Fact {
-        file: "crates/file/src/memory/address.rs",
+        file: "crates/file/src/memory/warm.rs",
         code: "[(32 << 40, ",
         prose: &[("names 1 to 255 bytes, a pool ", " of pages"), ("| pool | ", " of pages")],
     },

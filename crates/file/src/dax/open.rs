@@ -15,9 +15,8 @@ use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::{Region, Share};
 use rustix::fs::{fstat, fstatvfs};
 
-use crate::io::{Io, IoFile, RealIo};
+use crate::io::{Io, IoFile, RealIo, refused};
 use crate::open::data;
-use crate::open::names::refused;
 use crate::store::format::{FIRST_PAGE_OFFSET, page_offset};
 use crate::store::superblock::{DAX, Super};
 

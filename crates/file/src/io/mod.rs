@@ -12,10 +12,12 @@
 //! never retried.
 
 use std::fmt::Debug;
-use std::io::{self, IoSliceMut};
+use std::io::{self, ErrorKind, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use everleaf_pmem::error::{Error, Result};
 
 mod memory;
 pub mod real;
@@ -127,7 +129,7 @@ pub trait IoFile: Debug + Send + Sync {
     /// `Unsupported` if the system cannot do that, and the system's error. The file may be longer then.
     fn allocate(&self, range: Range<u64>) -> io::Result<()> {
         let _ = range;
-        Err(io::ErrorKind::Unsupported.into())
+        Err(ErrorKind::Unsupported.into())
     }
 
     /// Returns the length in bytes.
@@ -177,5 +179,29 @@ pub trait IoFile: Debug + Send + Sync {
     /// Returns the descriptor of a file that can be mapped, if the operating system has one for it.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+/// The file beside `path` whose name ends in `suffix`.
+pub(crate) fn sibling(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// The error of an open that failed: what is not a regular file is not a pool.
+pub(crate) fn refused(path: &Path, e: io::Error) -> Error {
+    if e.kind() == ErrorKind::Unsupported {
+        return Error::Foreign { path: path.to_owned(), what: format!("it is {e}") };
+    }
+    Error::io(format!("opening {}", path.display()), e)
+}
+
+/// Locks a file, or says that somebody else has it.
+pub(crate) fn take_lock(file: &dyn IoFile, path: &Path, shared: bool) -> Result<()> {
+    match file.lock(shared) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Locked { path: path.to_owned() }),
+        Err(e) => Err(Error::io(format!("locking {}", path.display()), e)),
     }
 }

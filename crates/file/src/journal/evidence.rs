@@ -15,8 +15,7 @@ use everleaf_pmem::error::Result;
 
 use super::reader::{Reader, starts};
 use super::{BLOCK_ALIGN, BLOCK_HEAD, BLOCK_MAGIC, BlockKey, EXTENT_BYTES, Position, payload_room};
-use crate::store::format::u32_at;
-use crate::store::seed::seed_of;
+use crate::store::format::{seed_of, u32_at};
 
 #[derive(PartialEq, Eq)]
 enum Says {

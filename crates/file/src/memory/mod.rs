@@ -1,6 +1,5 @@
 //! What is in memory: pages with their frames and owners, large values, eviction, and what warms a pool.
 
-pub(crate) mod address;
 pub(crate) mod cache;
 pub(crate) mod evict;
 pub(crate) mod residents;

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 
 use everleaf_pmem::error::{Error, Result};
 
-use crate::io::{Access, Io, IoFile};
-use crate::open::names::{refused, sibling, take_lock};
+use crate::io::{Access, Io, IoFile, refused, sibling, take_lock};
 use crate::store::format::SUPER_BYTES;
 use crate::store::superblock::Super;
 

@@ -7,9 +7,8 @@ use std::path::Path;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::page::{Geometry, PageNo};
 
-use crate::io::{Access, Io, IoFile};
+use crate::io::{Access, Io, IoFile, refused, take_lock};
 use crate::open::born::Unborn;
-use crate::open::names::{refused, take_lock};
 use crate::store::format::{SUPER_BYTES, page_offset};
 use crate::store::superblock::{DAX, Super};
 

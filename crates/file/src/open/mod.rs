@@ -2,7 +2,6 @@
 
 pub(crate) mod born;
 pub(crate) mod data;
-pub(crate) mod names;
 pub(crate) mod recovery;
 pub(crate) mod replay;
 
@@ -22,13 +21,11 @@ use crate::epochs::barrier::READ_ONLY;
 use crate::epochs::slots::Need;
 use crate::epochs::ticker::Ticker;
 use crate::inner::{Commit, Counters, Inner, Stream};
-use crate::io::{Io, IoFile};
+use crate::io::{Io, IoFile, refused};
 use crate::limits::bounds::{Spills, WriteBounds};
 use crate::limits::reserve::Reserve;
-use crate::memory::address::{self, Addresses};
 use crate::memory::residents::Residents;
-use crate::memory::warm::Warmth;
-use crate::open::names::refused;
+use crate::memory::warm::{Addresses, Warmth, default_address_bytes};
 use crate::store::image::{FIRST_IMAGE, ImageKey};
 use crate::store::superblock::Super;
 use crate::store::table::RootCounts;
@@ -71,7 +68,7 @@ fn reserve(g: Geometry, pages_end: u64, options: &FileOptions) -> Result<Region>
     let wanted = match options.max_pages {
         // A pool that is there can double at least.
         0 => {
-            let pages = (address::default_bytes() / g.page_bytes() as u64).max(2 * pages_end);
+            let pages = (default_address_bytes() / g.page_bytes() as u64).max(2 * pages_end);
             u32::try_from(pages).unwrap_or(u32::MAX)
         }
         n => n,

@@ -12,8 +12,7 @@ use crate::journal::{BLOCK_HEAD, BLOCK_MAGIC, BlockFacts, BlockKey, Position, ne
 use crate::store::format::{EXTENT_BYTES, u32_at, u64_at};
 use crate::store::superblock::Super;
 
-use super::finding::Finding;
-use super::scan::FoundBlock;
+use super::scan::{Finding, FoundBlock};
 
 const WHAT: &str = "what a journal holds";
 

@@ -1,14 +1,17 @@
-//! What the journal holds for each page, where some of it may be missing.
+//! What the journal holds for each page, where some of it may be missing, and how many pairs each tree had.
 
-use everleaf_pmem::error::Result;
+use std::collections::HashMap;
+
+use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
 
-use crate::journal::{RECORD_HEAD, TAG_OWN, record_bytes};
+use crate::journal::{RECORD_HEAD, TAG_COUNTS, TAG_OWN, record_bytes};
 use crate::store::format::u32_at;
+use crate::store::table::RootCounts;
 
 use super::blocks::FoundJournal;
-use super::finding::Finding;
+use super::scan::Finding;
 
 const INDEX: &str = "the index of a journal";
 
@@ -162,6 +165,35 @@ pub(super) fn plan(
         (end, is_stale) = (start, true);
     }
     has_base.then_some(RedoPlan { on_home: true, first: 0, end: 0, is_stale })
+}
+
+/// The counts of trees that had pairs, by their anchors: what the root says, and what the epochs of the journal behind
+/// it have counted. None if a record cannot be so. They are right only if no block is missing.
+///
+/// # Errors
+/// NoMemory.
+pub(super) fn found_counts(
+    counts: RootCounts,
+    journal: &FoundJournal,
+    changes: &PageChanges,
+    findings: &mut Vec<Finding>,
+) -> Result<Option<HashMap<PageNo, u64>>> {
+    let RootCounts { epoch, mut pairs } = counts;
+    for run in changes.runs.iter().filter(|run| run.epoch > epoch) {
+        let record = FoundChange::at(journal, run.at);
+        if record.tag != TAG_COUNTS {
+            continue;
+        }
+        match pairs.redo(record.bytes, record.offset) {
+            Ok(()) => {}
+            Err(error @ Error::NoMemory { .. }) => return Err(error),
+            Err(error) => {
+                findings.push(Finding::of(&error, record.offset));
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(pairs.into_pairs()))
 }
 
 #[cfg(test)]

@@ -33,8 +33,6 @@
 
 mod blocks;
 mod changes;
-mod counts;
-mod finding;
 mod look;
 mod scan;
 mod seed;
@@ -48,7 +46,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use blocks::{FoundJournal, JournalStart};
-use changes::{PageChanges, plan};
+use changes::{PageChanges, found_counts, plan};
 use everleaf_pmem::door::{copy_in, move_slots, move_words, put};
 use everleaf_pmem::dram::outside;
 use everleaf_pmem::error::{Error, Result};
@@ -56,9 +54,8 @@ use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::region::Region;
 
-use crate::io::{Access, Io, IoFile};
+use crate::io::{Access, Io, IoFile, refused, take_lock};
 use crate::open::data::SLOTS_WANTED;
-use crate::open::names::{refused, take_lock};
 use crate::store::format::u64_at;
 use crate::store::image::{ImageKey, ImageKind, ImageName, Placed};
 use crate::store::superblock::Super;
@@ -67,8 +64,8 @@ use scan::Found;
 use table::{FoundRoot, FoundTable, Known, read_image};
 use values::FoundValues;
 
-pub use finding::Finding;
 pub use look::{JournalBlock, JournalRecord, own_tag};
+pub use scan::Finding;
 
 /// The shortest image takes so many bytes: no file has more pages than this allows.
 const LEAST_IMAGE: u64 = 48;
@@ -227,7 +224,7 @@ impl DamagedFile {
         let is_named = start.superblock.is_some() && table.has_root();
         let has_gaps = !is_named || journal.has_gaps || start.found.is_unread;
         let counts = match start.root.take().filter(|_| !has_gaps) {
-            Some(root) => counts::found(root.counts, &journal, &changes, &mut findings)?,
+            Some(root) => found_counts(root.counts, &journal, &changes, &mut findings)?,
             None => None,
         };
         let end = table.end(&start.found);

@@ -1,9 +1,9 @@
-//! What lies in the file: all good images and blocks, whoever names them.
+//! What lies in the file: all good images and blocks, whoever names them, and what was found wrong.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-use everleaf_pmem::error::Result;
+use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::{LINE_BYTES, PageNo, SEQ_WORD};
 
@@ -12,9 +12,38 @@ use crate::journal::{BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, next_block};
 use crate::store::format::{EXTENT_BYTES, u64_at};
 use crate::store::image::{self, FIRST_IMAGE, IMAGE_ALIGN, ImageHead, ImageKey, ImageKind, Placed};
 
-use super::finding::Finding;
-
 const WHAT: &str = "what a damaged file holds";
+
+/// Something that is not as it should be, by its place in the pool's file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Always `data`: the pool's only file.
+    pub file: &'static str,
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// What was found.
+    pub what: String,
+}
+
+impl Finding {
+    pub(super) fn data(offset: u64, what: String) -> Self {
+        Self { file: "data", offset, what }
+    }
+
+    /// What an error says; at `offset` if it names no place.
+    pub(super) fn of(error: &Error, offset: u64) -> Self {
+        match error {
+            Error::Corrupt { offset, what, .. } => Self::data(*offset, what.clone()),
+            other => Self::data(offset, other.to_string()),
+        }
+    }
+
+    /// As the error that a live pool would have had.
+    pub fn as_error(&self) -> Error {
+        let Finding { file, offset, what } = self.clone();
+        Error::Corrupt { file, offset, what }
+    }
+}
 
 /// A good image.
 #[derive(Debug, Clone, Copy)]

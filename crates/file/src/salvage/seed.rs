@@ -10,9 +10,8 @@ use everleaf_pmem::error::Result;
 
 use crate::io::IoFile;
 use crate::journal::{BLOCK_ALIGN, BLOCK_HEAD, BLOCK_MAGIC};
-use crate::store::format::{u32_at, u64_at};
+use crate::store::format::{seed_of, u32_at, u64_at};
 use crate::store::image::{IMAGE_ALIGN, ImageHead};
-use crate::store::seed::seed_of;
 
 use super::scan::extents;
 

@@ -8,7 +8,7 @@ use crate::store::format::{SUPER_BYTES, u32_at};
 use crate::store::image::IMAGE_ALIGN;
 use crate::store::superblock::{DAX, Super};
 
-use super::finding::Finding;
+use super::scan::Finding;
 
 /// Whether the numbers in a superblock can be.
 fn is_possible(s: &Super) -> bool {

@@ -14,8 +14,7 @@ use crate::store::table::{
     Entries, LEAF_BYTES, LEAF_PAGES, Places, RootCounts, decode_leaf, leaf_of,
 };
 
-use super::finding::Finding;
-use super::scan::{Found, FoundImage};
+use super::scan::{Finding, Found, FoundImage};
 
 /// Where the journal says that pages of large values are.
 pub(super) type Adopted = HashMap<PageNo, Placed>;

@@ -14,7 +14,7 @@ use crate::store::image::{ImageKey, ImageKind, ImageName, Placed};
 
 use super::blocks::FoundJournal;
 use super::changes::{FoundChange, PageChanges};
-use super::finding::Finding;
+use super::scan::Finding;
 use super::table::{Adopted, read_image};
 
 /// Where the journal says that pages of large values are.

@@ -17,6 +17,11 @@
 //! What one write holds begins at a multiple of 4096 bytes that no durable byte shares which is still
 //! needed. So no sector of live data is ever written again, but for the two superblocks, which take
 //! turns.
+//!
+//! All checksums of images and blocks begin with that of the pool's uuid, the *seed*. CRC-32C is linear: what
+//! it makes of bytes behind a seed is what it makes of them behind zero, combined by XOR with what it makes of
+//! as many zero bytes behind the seed. The latter can be undone, bit by bit. So bytes and their checksum say
+//! what the seed was.
 
 use everleaf_pmem::page::{Geometry, PageNo};
 
@@ -52,4 +57,35 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 /// Byte offset of a page in the file of a DAX pool.
 pub(crate) fn page_offset(no: PageNo, g: Geometry) -> u64 {
     FIRST_PAGE_OFFSET + u64::from(no) * g.page_bytes() as u64
+}
+
+/// CRC-32C's polynomial, bits reversed, as the register has it.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+
+/// The seed from which `bytes` have this checksum.
+pub(crate) fn seed_of(crc: u32, bytes: &[u8]) -> u32 {
+    let mut register = crc ^ crc32c::crc32c_append(0, bytes);
+    for _ in 0..8 * bytes.len() {
+        register = match register >> 31 {
+            0 => register << 1,
+            _ => (register ^ POLYNOMIAL) << 1 | 1,
+        };
+    }
+    register
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_says_with_what_it_began() {
+        let bytes: Vec<u8> = (0..300_u32).map(|i| (i * 7) as u8).collect();
+        for seed in [0, 1, 0x8000_0000, 0xdead_beef, u32::MAX] {
+            for n in [0, 1, 44, 300] {
+                let crc = crc32c::crc32c_append(seed, &bytes[..n]);
+                assert_eq!(seed_of(crc, &bytes[..n]), seed, "{n} bytes");
+            }
+        }
+    }
 }

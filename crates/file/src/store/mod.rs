@@ -3,7 +3,6 @@
 pub(crate) mod extents;
 pub(crate) mod format;
 pub(crate) mod image;
-pub(crate) mod seed;
 pub(crate) mod stream;
 pub(crate) mod superblock;
 pub(crate) mod table;

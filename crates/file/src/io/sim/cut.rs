@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::disk::{Disk, Inode, Rng, SECTOR, UnsyncedChange};
-use super::place::{DiskPlace, Stray};
+use super::fault::{DiskPlace, Stray};
 use super::sparse::Sparse;
 
 /// How much of the unsynced writes of one file a power cut leaves.

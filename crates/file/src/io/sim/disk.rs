@@ -1,12 +1,12 @@
-//! What is on the simulated disk: files, names, what of them is durable, and what came since.
+//! What is on the simulated disk: files, names, what of them is durable, and what came since; and what strikes a call.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::fault::{Fault, Lie, Weather};
-use super::place::{DiskPlace, Lied, Stray};
+use super::fault::{DiskPlace, Fault, IoCall, Lie, Lied, Stray, Weather, eio};
 use super::sparse::Sparse;
 
 pub(super) const SECTOR: u64 = 512;
@@ -261,4 +261,100 @@ impl Disk {
         }
         places
     }
+}
+
+/// What strikes a call.
+impl Disk {
+    /// Counts a call, cuts the power before it if that is due, and says what strikes it.
+    /// [`Fault::Io`] needs no more said.
+    pub(super) fn call(&mut self, call: IoCall) -> io::Result<Option<Fault>> {
+        let no = self.calls;
+        if let Some((_, seed)) = self.cut_at.take_if(|(at, _)| *at <= no) {
+            self.cut =
+                Some(Box::new(seed.map_or_else(|| self.kill(), |seed| self.power_cut(seed))));
+        }
+        self.calls += 1;
+        let asked = self.fault.filter(|(at, fault)| *at == no && fault.fits(call));
+        let fault = asked.map(|(_, fault)| fault).or_else(|| self.storm(call));
+        self.struck += u64::from(fault.is_some());
+        match fault {
+            Some(Fault::Io) => Err(eio()),
+            Some(Fault::Full) => {
+                // The call meets it if it needs room.
+                self.full = true;
+                Ok(None)
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn storm(&mut self, call: IoCall) -> Option<Fault> {
+        let Weather { storm, faults, .. } = self.weather;
+        if storm == 0 || self.rng.below(storm.into()) != 0 {
+            return None;
+        }
+        let fitting = || faults.iter().filter(|fault| fault.fits(call));
+        let n = self.rng.below(fitting().count() as u64);
+        fitting().nth(n as usize).copied()
+    }
+
+    /// Makes one of the sectors that a read asks for a bad one, if it asks for any.
+    pub(super) fn spoil(&mut self, inode: usize, offset: u64, len: usize) {
+        let end = (offset + len as u64).min(self.inodes[inode].live.len());
+        if offset < end {
+            let (first, last) = (offset / SECTOR, (end - 1) / SECTOR);
+            let sector = first + self.rng.below(last - first + 1);
+            self.inodes[inode].bad.insert(sector);
+        }
+    }
+}
+
+/// Writes that the disk reports as done and does wrong.
+impl Disk {
+    /// The lie that is due at a write, and its seed.
+    pub(super) fn due_lie(&mut self) -> Option<(Lie, u64)> {
+        // The call itself is counted.
+        let due = self.lies.first_entry().filter(|first| *first.key() < self.calls)?;
+        Some(due.remove())
+    }
+
+    /// Makes a lie of a write that is pending in pieces, from the piece `first` on.
+    pub(super) fn lie(&mut self, (lie, seed): (Lie, u64), inode: usize, first: usize) {
+        let mut rng = Rng(seed);
+        let path = self.names.iter().find(|(_, no)| **no == inode).map(|(path, _)| path.clone());
+        let file = &mut self.inodes[inode];
+        let Some((start, end)) = span(&file.pending[first..]) else { return };
+        file.pending.truncate(first);
+        let start = start / SECTOR * SECTOR;
+        let mut bytes = vec![0; (end.next_multiple_of(SECTOR) - start) as usize];
+        let len = file.live.read(&mut bytes, start);
+        bytes.truncate(len);
+        let room = file.live.len() - len as u64;
+        let to = match lie {
+            Lie::Lost => None,
+            Lie::Misdirected => (0..TRIES).find_map(|_| {
+                let unit = if rng.below(2) == 0 { SECTOR } else { 4096 };
+                let (chunk, len) = file.live.chunk(rng.next())?;
+                let to = (chunk + rng.below(len)).min(room) / unit * unit;
+                (to != start).then_some(to)
+            }),
+        };
+        let from = DiskPlace { path: path.unwrap_or_else(PathBuf::new), offset: start };
+        self.lied.push(Lied { from, bytes: len as u64, to });
+        file.pending.push(UnsyncedChange::Astray(start, bytes, to));
+    }
+}
+
+/// How often a wrong place is looked for. A file may have none.
+const TRIES: u32 = 64;
+
+/// From where to where the writes go.
+fn span(pieces: &[UnsyncedChange]) -> Option<(u64, u64)> {
+    let mut span: Option<(u64, u64)> = None;
+    for piece in pieces {
+        let UnsyncedChange::Write(offset, bytes) = piece else { continue };
+        let end = offset + bytes.len() as u64;
+        span = Some(span.map_or((*offset, end), |(a, b)| (a.min(*offset), b.max(end))));
+    }
+    span
 }

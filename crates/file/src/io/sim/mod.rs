@@ -35,19 +35,15 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::{Access, Io, IoFile};
 
-mod calls;
 mod cut;
 mod disk;
 mod fault;
 mod file;
-mod lie;
-mod place;
 mod sparse;
 #[cfg(test)]
 mod tests;
 
-pub use fault::{Fault, Lie, Weather};
-pub use place::{DiskPlace, Lied, Stray};
+pub use fault::{DiskPlace, Fault, Lie, Lied, Stray, Weather};
 
 use disk::{Disk, NameChange, Rng, SECTOR, SharedDisk};
 use fault::{IoCall, no_space};
