@@ -31,10 +31,8 @@ pub mod bug;
 #[cfg(not(feature = "bugs"))]
 mod bug;
 pub mod check;
-mod damaged;
 pub mod hybrid;
 pub mod index;
-pub mod kinds;
 pub mod named;
 mod new_tree;
 pub mod node;
@@ -50,7 +48,7 @@ pub use check::{NamedPages, TreeReport, compare, leaks, misnamed};
 pub use everleaf_pool::Leaks;
 pub use hybrid::BdTree;
 pub use index::Index;
-pub use kinds::{
+pub use named::{
     CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
     FastFairF, FastFairS, FastLogging, SlottedTree, StringTree, VolatileCirc, VolatileStd,
 };

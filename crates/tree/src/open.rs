@@ -13,7 +13,7 @@ use everleaf_pool::{ExtentIo, Hooks, KeptExtents, Pool};
 
 use crate::blink::{self, Blink};
 use crate::hybrid::{self, BdTree, Hybrid, Rebuild, Rebuilt, epoch_bitmap};
-use crate::kinds::CircTree;
+use crate::named::CircTree;
 use crate::node::Kind;
 use crate::slots::{Circular, Layout, Probe, Sentinel, Strings, Words};
 use crate::slotted::inline_value_max;

@@ -21,8 +21,7 @@ use everleaf_pool::{CATALOG_ANCHOR, Leaks, Pool, kind};
 
 use crate::blink::Blink;
 use crate::check::{TreeReport, leaks};
-use crate::damaged::damaged;
-use crate::node::{Kind, OwnedKeyOf, sibling};
+use crate::node::{Kind, OwnedKeyOf, damaged, sibling};
 
 /// What an eager walk met and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

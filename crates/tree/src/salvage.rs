@@ -13,8 +13,7 @@ use everleaf_pool::salvage::KeyValue;
 use everleaf_pool::{ExtentIo, Hooks, Pool, RecordRef};
 
 use crate::blink;
-use crate::damaged::damaged;
-use crate::node::NodeChecks;
+use crate::node::{NodeChecks, damaged};
 use crate::slotted::{self, FenceAt, Slotted, View};
 
 /// Slots of a page where nothing says how many there are: those of a new Db, 4 KiB.

@@ -84,7 +84,7 @@ fn costs<L: Layout, P: Probe, K: Keys>(
     Costs { insert, update, remove: remove_one, split, merge }
 }
 
-/// The costs of each alias of `kinds.rs`, but for the volatile ones, which are two of these types:
+/// The costs of each alias of `named.rs`, but for the volatile ones, which are two of these types:
 /// what a probe does is no store of a medium.
 fn all(slots: u32) -> [(&'static str, Costs); 11] {
     let word = |i| i;

@@ -9,6 +9,9 @@
 //!
 //! Somebody else may have changed the leaf between the two: then it is touched again. A change that asks for more
 //! than its leaf, since it has no room or the value lives elsewhere, is made alone, as a single put is.
+//!
+//! A caller that must know before the first change that none will fail for want of room looks ahead at the nodes that
+//! each of them will meet ([`Blink::stages`]).
 
 use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fallible};
 use everleaf_pool::{Stop, retry};
@@ -16,7 +19,7 @@ use everleaf_pool::{Stop, retry};
 use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::{Blink, FoundNode, Latched, Seek};
 use crate::blink::write::{Condition, Look, Old, Unwanted};
-use crate::node::{InputOf, KeyOf, Kind, PutPoint, Rank, Shape, ValueOf};
+use crate::node::{InputOf, KeyOf, Kind, NodeRoom, PutPoint, Rank, Shape, ValueOf, sibling};
 
 /// Changes of one step at most. The end of an epoch, and readers of the leaf, wait for them.
 const RUN_MAX: usize = 128;
@@ -339,5 +342,45 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             }
         }
         Ok((done, is_sparse))
+    }
+}
+
+/// A node on the way to a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stage {
+    /// Its page.
+    pub page: PageNo,
+    /// How full it is.
+    pub room: NodeRoom,
+    /// Bytes of its longest key, if it may be split; else 0.
+    pub longest: usize,
+}
+
+impl<M: Medium, K: Kind> Blink<M, K> {
+    /// The nodes on the way to `key`, the leaf first, for a value of so many bytes. Reads all keys of the
+    /// nodes that `adds` more such entries may split. Nobody else may write meanwhile.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory.
+    pub fn stages(&self, key: &KeyOf<K>, value_bytes: usize, adds: usize) -> Result<Vec<Stage>> {
+        let mut stages = Vec::new();
+        for level in 0.. {
+            let Some(spot) = self.descend::<false>(Seek::At(key), level)? else { break };
+            let (page, view) = (spot.page, K::reader_view(spot.page));
+            let room = K::stage::<M>(page, spot.shape, view, key, value_bytes);
+            let mut stage = Stage { page: page.no(), room, longest: 0 };
+            if room.load.saturating_add(adds.saturating_mul(room.entry)) > room.room {
+                for pos in 0..K::count(view) {
+                    let key = K::key(&self.pool, spot.shape, K::entry(page, view, pos))?;
+                    stage.longest = stage.longest.max(K::key_weight(&key));
+                }
+                if sibling(page).is_some() {
+                    let high = K::high(&self.pool, page)?;
+                    stage.longest = stage.longest.max(K::key_weight(&high));
+                }
+            }
+            fallible::push(&mut stages, stage, "the way to a key")?;
+        }
+        Ok(stages)
     }
 }

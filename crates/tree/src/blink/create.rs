@@ -14,8 +14,7 @@ use everleaf_pool::{Glance, Hooks, Pool, Stop, kind, retry};
 use crate::blink::descend::Blink;
 use crate::blink::log;
 use crate::blink::merge::announced;
-use crate::damaged::damaged;
-use crate::node::{Kind, NodeChecks};
+use crate::node::{Kind, NodeChecks, damaged};
 use crate::slots::notes;
 
 impl<M: Medium, K: Kind> Blink<M, K> {

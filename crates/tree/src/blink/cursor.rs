@@ -24,8 +24,7 @@ use std::ops::Bound;
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Version, fallible};
 
 use crate::blink::descend::Blink;
-use crate::damaged::damaged;
-use crate::node::{Kind, NodeAt, NodeCopies};
+use crate::node::{Kind, NodeAt, NodeCopies, damaged};
 use crate::record::one_entry;
 use crate::slotted::{LeafCopy, Went};
 

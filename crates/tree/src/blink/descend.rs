@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result, Seen, Version};
 use everleaf_pool::Pool;
 
-use crate::damaged::damaged;
-use crate::node::{KeyOf, Kind, LOW_WORD, NodeAt, OwnedKeyOf, Shape, sibling};
+use crate::node::{KeyOf, Kind, LOW_WORD, NodeAt, OwnedKeyOf, Shape, damaged, sibling};
 use crate::slots::Limits;
 use crate::slots::racing::Racing;
 
@@ -199,6 +198,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 return Ok(found);
             }
             wait.pause();
+        }
+    }
+
+    /// Completes the split of a node that a search left by its sibling link: its parent may lack
+    /// an entry since a crash. A node that has changed since is somebody's work and left alone.
+    #[inline]
+    pub(crate) fn complete(&self, lag: Option<Lag>) -> Result<()> {
+        match lag {
+            Some(lag) => self.complete_split_of(lag),
+            None => Ok(()),
         }
     }
 

@@ -19,8 +19,7 @@ use everleaf_pmem::{HEAD_WORDS, LINE_BYTES, Medium, Page, PageNo, Result, SEQ_WO
 use everleaf_pool::kind::{self, KIND_WORD};
 
 use crate::blink::descend::Blink;
-use crate::damaged::damaged;
-use crate::node::Kind;
+use crate::node::{Kind, damaged};
 
 /// Anchor word that names the tree's log page.
 const LOG_WORD: usize = 3;

@@ -25,8 +25,7 @@ use everleaf_pool::{Stop, anchor, kind};
 
 use crate::blink::descend::{Blink, Seek};
 use crate::blink::log::MERGE_WORD;
-use crate::damaged::damaged;
-use crate::node::{KeyOf, Kind, OwnedKeyOf, Rank, Shape, Siblings, sibling};
+use crate::node::{KeyOf, Kind, OwnedKeyOf, Rank, Shape, Siblings, damaged, sibling};
 
 /// Announces a merge on media without a journal, as left | right << 32; 0 and 0 end it.
 fn announce<M: Medium>(m: &M, anchor: Page<'_>, left: PageNo, right: PageNo) {

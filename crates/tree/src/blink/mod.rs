@@ -30,7 +30,6 @@
 //! A search that evening out has overtaken, since its key went to the left, finds that the parent or the
 //! leaf has changed. One that latches its way down looks at lower bounds instead (`walk.rs`).
 
-mod ahead;
 mod batch;
 mod before;
 mod create;
@@ -51,8 +50,7 @@ mod walk;
 mod words;
 mod write;
 
-pub use ahead::Stage;
-pub use batch::{BatchChange, KeyPlace};
+pub use batch::{BatchChange, KeyPlace, Stage};
 pub use before::{Before, KeepBefore};
 pub use create::{first_touch, gap, redo};
 pub use cursor::{Cursor, Step};

@@ -20,8 +20,7 @@ use everleaf_pool::{Stop, retry};
 use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::{Blink, FoundNode, Lag, Latched, Seek};
 use crate::blink::write::{Condition, Look, Old, Wanted};
-use crate::damaged::damaged;
-use crate::node::{KeyOf, Kind, OwnedKeyOf, ValueOf, sibling};
+use crate::node::{KeyOf, Kind, OwnedKeyOf, ValueOf, damaged, sibling};
 
 /// An end of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

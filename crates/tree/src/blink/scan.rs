@@ -11,8 +11,7 @@ use everleaf_pmem::{Error, Medium, Result, fallible};
 use everleaf_pool::StoredValue;
 
 use crate::blink::descend::{Blink, Seek};
-use crate::damaged::damaged;
-use crate::node::{KeyOf, Kind, NodeAt, NodeValues, OwnedKeyOf, ValueOf, sibling};
+use crate::node::{KeyOf, Kind, NodeAt, NodeValues, OwnedKeyOf, ValueOf, damaged, sibling};
 use crate::record::one_entry;
 use crate::slots::racing::Racing;
 

@@ -18,8 +18,7 @@ use everleaf_pool::{Stop, anchor, kind, retry};
 
 use crate::blink::descend::{Blink, Lag};
 use crate::blink::log;
-use crate::damaged::damaged;
-use crate::node::{Asking, KeyOf, Kind, MAX_LEVEL, OwnedKeyOf, sibling};
+use crate::node::{Asking, KeyOf, Kind, MAX_LEVEL, OwnedKeyOf, damaged, sibling};
 
 /// What an attempt to enter a node in its parent came to.
 enum Entered {
@@ -208,25 +207,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(Entered::Yes)
     }
 
-    /// Completes the split of a node that a search left by its sibling link: its parent may lack
-    /// an entry since a crash. A node that has changed since is somebody's work and left alone.
-    #[inline]
-    pub(crate) fn complete(&self, lag: Option<Lag>) -> Result<()> {
-        match lag {
-            Some(lag) => self.complete_split_of(lag),
-            None => Ok(()),
-        }
-    }
-
+    /// Completes the split that a search has met, unless somebody has changed the node since.
     #[cold]
-    fn complete_split_of(&self, (no, version): Lag) -> Result<()> {
+    pub(super) fn complete_split_of(&self, (no, version): Lag) -> Result<()> {
         let page = self.medium().page(no)?;
         page.latch()
             .upgrade(version)
             .map_or(Ok(()), |held| self.enter_sibling(page, held).map(drop))
     }
 
-    /// As [`complete`](Self::complete), for who knows that nobody else writes: waits for readers that
+    /// As [`complete_split_of`](Self::complete_split_of), for who knows that nobody else writes: waits for readers that
     /// hold the latch.
     pub(crate) fn complete_now(&self, no: PageNo) -> Result<()> {
         let mut wait = Backoff::default();

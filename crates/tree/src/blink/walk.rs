@@ -13,8 +13,7 @@ use std::borrow::Borrow;
 use everleaf_pmem::{LatchGuard, Medium, Page, Result};
 
 use crate::blink::descend::{Blink, FoundNode, Onward, Seek};
-use crate::damaged::damaged;
-use crate::node::{KeyOf, Kind, Shape, sibling};
+use crate::node::{KeyOf, Kind, Shape, damaged, sibling};
 
 /// Each start but the first one needs a step of another thread just before: with so many nobody is in the way, and the
 /// tree is damaged.

@@ -42,7 +42,6 @@ mod rebuild;
 mod reclaim;
 mod scan;
 mod tree;
-mod words;
 mod write;
 
 pub use check::HybridReport;

@@ -3,10 +3,10 @@
 use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, Version};
 
 use crate::bug::{self, Bug};
-use crate::damaged::damaged;
 use crate::hybrid::epoch_bitmap::{current, find, sibling, value_of};
 use crate::hybrid::frame::{LeafRange, range};
 use crate::hybrid::tree::Hybrid;
+use crate::node::damaged;
 
 /// More moves to the right than any tree needs: the chain must have a cycle.
 const HOPS_MAX: u32 = 1 << 28;

@@ -25,13 +25,13 @@ use everleaf_pmem::{Buffered, Dram, Error, Medium, Page, PageNo, Result};
 use everleaf_pool::{Leaks, Pool, kind};
 
 use crate::bug::{self, Bug};
-use crate::damaged::damaged;
 use crate::hybrid::epoch_bitmap::{
     epoch_of, is_leaf, key_of, link, ones, roll_back, sibling, value_of, visible, wipe,
 };
 use crate::hybrid::frame::{LeafRange, range, set_range};
 use crate::hybrid::tree::{Hybrid, enter_inner};
-use crate::kinds::CircTree;
+use crate::named::CircTree;
+use crate::node::damaged;
 
 /// Leaves that one thread takes at a time.
 const PORTION: usize = 4096;

@@ -1,6 +1,7 @@
 //! The tree's handle: its pool, its inner nodes and its list of emptied leaves.
 
 use std::collections::VecDeque;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 use everleaf_pmem::{Buffered, Dram, Error, Geometry, Medium, Page, PageNo, Result};
@@ -9,7 +10,8 @@ use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, anchor, kind, retry};
 use crate::blink::Condition;
 use crate::hybrid::epoch_bitmap::{self, Views};
 use crate::hybrid::frame::{self, LeafRange};
-use crate::kinds::CircTree;
+use crate::index::Index;
+use crate::named::CircTree;
 
 /// Slots of inner nodes: 4 KiB, the fastest for an index in memory; for small pools less memory is
 /// touched with 512 B.
@@ -146,4 +148,36 @@ pub(crate) fn fits(geometry: Geometry) -> Result<()> {
 /// one move to the right more.
 pub(super) fn enter_inner(inner: &CircTree<Dram>, low: u64, leaf: PageNo) {
     let _ = inner.put(&low, &u64::from(leaf), Condition::Always);
+}
+
+impl<M: Medium> Index for Hybrid<M> {
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        Hybrid::get(self, key)
+    }
+    fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.put(key, value, Condition::Always).map(|put| put.old)
+    }
+    fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.put(key, value, Condition::Present).map(|put| put.old)
+    }
+    fn remove(&self, key: u64) -> Result<Option<u64>> {
+        Hybrid::remove(self, key).map(|put| put.old)
+    }
+    fn first(&self) -> Result<Option<(u64, u64)>> {
+        Hybrid::first(self)
+    }
+    fn last(&self) -> Result<Option<(u64, u64)>> {
+        Hybrid::last(self)
+    }
+    fn range(&self, from: Bound<u64>, to: Bound<u64>, limit: usize) -> Result<Vec<(u64, u64)>> {
+        Hybrid::range(self, from, to, limit)
+    }
+    fn range_back(
+        &self,
+        from: Bound<u64>,
+        to: Bound<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, u64)>> {
+        Hybrid::range_back(self, from, to, limit)
+    }
 }

@@ -14,11 +14,11 @@ use everleaf_pool::{Stop, kind, retry};
 
 use crate::blink::{Condition, Put};
 use crate::bug::{self, Bug};
-use crate::damaged::damaged;
 use crate::hybrid::epoch_bitmap as leaf;
 use crate::hybrid::epoch_bitmap::{Cut, LeafWriter, current, find, give_up, halve, value_of};
 use crate::hybrid::frame::{LeafRange, Sorted, range, set_range};
 use crate::hybrid::tree::{Hybrid, enter_inner};
+use crate::node::damaged;
 
 const UNCHANGED: Put<u64> = Put { old: None, epoch: None };
 

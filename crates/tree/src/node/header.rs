@@ -1,6 +1,8 @@
 //! The header line of a node: which slots are live, its shape, its sibling and its bounds.
 
-use everleaf_pmem::{Geometry, Page, PageNo, SEQ_WORD};
+use std::fmt::Display;
+
+use everleaf_pmem::{Error, Geometry, Page, PageNo, SEQ_WORD};
 use everleaf_pool::kind::{self, KIND_WORD};
 
 /// Header word: base and count.
@@ -166,4 +168,9 @@ impl Rank {
         debug_assert!(self.le > 0 || !self.exact, "an exact rank counts the slot of its key");
         self.le - usize::from(self.exact)
     }
+}
+
+/// A damaged node, by its place in the pool.
+pub(crate) fn damaged(page: Page<'_>, what: impl Display) -> Error {
+    everleaf_pool::damaged(page, 0, what.to_string())
 }

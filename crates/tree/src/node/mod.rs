@@ -31,20 +31,23 @@
 //! # let _: Option<CircTree> = None;
 //! ```
 
-mod change;
-mod check;
 mod header;
-mod read;
-mod restructure;
 
-pub use change::{NodeFills, NodeStreams, NodeWrites, PutPoint};
-pub use check::{EntryView, NodeChecks};
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Result};
+use everleaf_pool::{Large, Pool, RecordRef, Step, Stop, StoredValue};
+
+use crate::slots::Slot;
+use crate::slotted::LeafCopy;
+
+pub(crate) use header::damaged;
 pub use header::{
     FLAG_BYTES, FLAG_SLOTTED, HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, MAX_LEVEL, RUN_WORD, Rank,
     RightBounds, Run, SIBLING_WORD, Shape, sibling,
 };
-pub use read::{NodeAt, NodeBounds, NodeCopies, NodeKeys, NodeValues};
-pub use restructure::{Asking, NodeEvens, NodeMerges, NodeRoom, NodeSplits, Siblings, UnderLog};
 
 /// A kind of tree, apart from its medium: all that the spine asks of its nodes.
 pub trait Kind: NodeFills + NodeChecks {}
@@ -59,3 +62,724 @@ pub type OwnedKeyOf<K> = <K as NodeKeys>::Owned;
 pub type InputOf<K> = <K as NodeWrites>::Input;
 /// A value of a kind of tree that was found.
 pub type ValueOf<K> = <K as NodeValues>::Value;
+
+// What is read of a node: its keys in their order, its bounds, the values of leaves, and copies of whole pairs.
+
+/// Which keys a node holds. What reads beside a writer answers anything, reads nothing outside the
+/// page and does not panic; the reader validates afterwards.
+pub trait NodeKeys: Send + Sync + Sized + 'static {
+    /// A key to look for.
+    type Key: ?Sized + Ord;
+    /// A key that owns its bytes.
+    type Owned: Borrow<Self::Key> + Clone + Ord + Send;
+    /// What the header says of the entries, read once for several questions.
+    type View<'m>: Copy;
+    /// One entry.
+    type Entry<'m>: Copy;
+
+    /// Whether readers can go on beside a writer where stores have an order.
+    const LOCK_FREE: bool;
+
+    /// The smallest key of all.
+    fn lowest() -> Self::Owned;
+    /// Copies a key.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn own(key: &Self::Key) -> Result<Self::Owned>;
+    /// How many bytes a key has.
+    fn key_weight(key: &Self::Owned) -> usize;
+
+    /// The shape of a page, if it is a node of this kind.
+    fn shape(page: Page<'_>) -> Option<Shape>;
+    /// Reads the header.
+    fn view(page: Page<'_>) -> Self::View<'_>;
+    /// Reads the header for a reader: cut to the page, as a race may show anything.
+    fn reader_view(page: Page<'_>) -> Self::View<'_>;
+    /// How many entries there are, as the header says.
+    fn count(view: Self::View<'_>) -> usize;
+    /// The entry at a position.
+    fn entry<'m>(page: Page<'m>, view: Self::View<'m>, pos: usize) -> Self::Entry<'m>;
+    /// Asks the processor for what a search in the node reads first.
+    fn prefetch(page: Page<'_>);
+    /// Asks the processor for all that a scan of the leaf reads.
+    fn prefetch_whole(page: Page<'_>);
+
+    /// Ranks a key that lies within the node's bounds.
+    fn rank<M: Medium>(
+        pool: &Pool<M>,
+        page: Page<'_>,
+        shape: Shape,
+        view: Self::View<'_>,
+        key: &Self::Key,
+    ) -> Result<Rank>;
+
+    /// What `read` makes of the entry of a key in a leaf, if there is one. An entry is large: who gave it
+    /// back would move it about.
+    #[inline(always)]
+    fn find<'m, M: Medium, T>(
+        pool: &Pool<M>,
+        page: Page<'m>,
+        shape: Shape,
+        view: Self::View<'m>,
+        key: &Self::Key,
+        read: impl FnOnce(Self::Entry<'m>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let rank = Self::rank(pool, page, shape, view, key)?;
+        if !rank.exact {
+            return Ok(None);
+        }
+        read(Self::entry(page, view, rank.le - 1)).map(Some)
+    }
+
+    /// The key of an entry.
+    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, entry: Self::Entry<'_>) -> Result<Self::Owned>;
+
+    /// The child of an entry of an inner node.
+    fn child<M: Medium>(pool: &Pool<M>, entry: Self::Entry<'_>) -> Result<PageNo>;
+
+    /// The number that orders a key, if one word orders all keys of this kind.
+    fn order(_key: &Self::Key) -> Option<u64> {
+        None
+    }
+    /// The key that a number orders.
+    fn from_order(_order: u64) -> Option<Self::Owned> {
+        None
+    }
+    /// The entry in a slot that was read beside a writer. Only asked where [`LOCK_FREE`](Self::LOCK_FREE).
+    fn raced(slot: Slot) -> Self::Entry<'static>;
+}
+
+/// A node as its reader or writer has it: its page, its shape and its header.
+pub struct NodeAt<'m, K: NodeKeys> {
+    /// The page.
+    pub page: Page<'m>,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its header.
+    pub view: K::View<'m>,
+}
+
+/// Between which keys a node lies.
+pub trait NodeBounds: NodeKeys {
+    /// Whether the prefix of a node holds only for keys within its bounds, so that no search may come to
+    /// a node for a key beyond them.
+    const PREFIXED: bool;
+
+    /// Compares a key with the upper bound of a node that has a sibling.
+    fn cmp_high<M: Medium>(
+        pool: &Pool<M>,
+        page: Page<'_>,
+        shape: Shape,
+        key: &Self::Key,
+    ) -> Result<Ordering>;
+
+    /// The lower bound of a node; `None` is -infinity.
+    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<Self::Owned>>;
+
+    /// The upper bound of a node that has a sibling.
+    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Self::Owned>;
+}
+
+/// Which value an entry of a leaf has.
+pub trait NodeValues: NodeKeys {
+    /// A value that was found.
+    type Value: Send;
+    /// What leads to a value that is read after its leaf has been left alone. Two equal ones lead to
+    /// the same value for as long as both exist.
+    type Far<'p, M: Medium>: PartialEq;
+
+    /// The value of an entry, or what leads to it.
+    fn found<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        entry: Self::Entry<'_>,
+    ) -> Result<StoredValue<Self::Value, Self::Far<'p, M>>>;
+
+    /// Reads a value that lies elsewhere. The caller holds no latch.
+    fn read<M: Medium>(far: &Self::Far<'_, M>) -> Result<Self::Value>;
+
+    /// The value that was found.
+    #[inline(always)]
+    fn settled<M: Medium>(
+        found: StoredValue<Self::Value, Self::Far<'_, M>>,
+    ) -> Result<Self::Value> {
+        match found {
+            StoredValue::Inline(value) => Ok(value),
+            StoredValue::External(far) => Self::read(&far),
+        }
+    }
+
+    /// The value of an entry. A large one is read at once.
+    fn value<M: Medium>(pool: &Pool<M>, entry: Self::Entry<'_>) -> Result<Self::Value> {
+        Self::settled(Self::found(pool, entry)?)
+    }
+
+    /// The key of an entry, and its value as [`found`](Self::found) has it.
+    #[inline]
+    #[allow(clippy::type_complexity)]
+    fn pair<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+    ) -> Result<(Self::Owned, StoredValue<Self::Value, Self::Far<'p, M>>)> {
+        Ok((Self::key(pool, shape, entry)?, Self::found(pool, entry)?))
+    }
+
+    /// About how many bytes a value takes in memory.
+    fn weight(value: &Self::Value) -> usize;
+
+    /// Like [`weight`](Self::weight), for a value that has not been read yet.
+    fn far_weight<M: Medium>(far: &Self::Far<'_, M>) -> usize;
+
+    /// The record that an entry refers to, if it refers to one.
+    fn record(shape: Shape, entry: Self::Entry<'_>) -> Option<RecordRef>;
+}
+
+/// How pairs of byte strings come out of a leaf without memory of their own.
+pub trait NodeCopies: NodeKeys<Key = [u8], Owned = Vec<u8>> + NodeValues<Value = Vec<u8>> {
+    /// Copies the key of an entry of a leaf into a list, which is cleared before.
+    ///
+    /// # Errors
+    /// Corrupt, I/O errors, NoMemory.
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+        key: &mut Vec<u8>,
+    ) -> Result<()>;
+
+    /// Copies key and value of an entry of a leaf into lists, which are cleared before. Says whether the
+    /// value is there: one in extents is left out, and so is one that cannot be read.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into), of the key.
+    fn pair_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool>;
+
+    /// Copies a whole leaf, if pairs lie in their leaf. Says whether it did. The reader validates afterwards.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn leaf_into(_: &NodeAt<'_, Self>, _: &mut LeafCopy) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Copies the value of an entry of a leaf into a list, which is cleared before, or says what leads to
+    /// it.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn value_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<StoredValue<(), Self::Far<'p, M>>>;
+
+    /// Reads a value that lies elsewhere into a list, which is cleared before. The caller holds no latch.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn read_into<M: Medium>(far: &Self::Far<'_, M>, value: &mut Vec<u8>) -> Result<()>;
+
+    /// Fills a buffer with bytes of the value of an entry of a leaf, from byte `from` of it on. Says how
+    /// many that were, or what leads to them.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn part_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<StoredValue<usize, Self::Far<'p, M>>>;
+
+    /// As [`part_into`](Self::part_into), of a value that lies elsewhere. The caller holds no latch.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn read_at<M: Medium>(far: &Self::Far<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// Bytes of the value of an entry of a leaf.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn value_bytes<M: Medium>(pool: &Pool<M>, shape: Shape, entry: Self::Entry<'_>) -> Result<u64>;
+}
+
+// How pairs get into leaves and out of them: one by one, piece by piece, or many in ascending order at once.
+
+/// A leaf that its writer has latched, and the place of the key in it.
+pub struct PutPoint<'m, K: NodeKeys> {
+    /// The leaf.
+    pub page: Page<'m>,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its header.
+    pub view: K::View<'m>,
+    /// Where the key is or goes.
+    pub rank: Rank,
+    /// The entry of the key, if it is there.
+    pub found: Option<K::Entry<'m>>,
+}
+
+/// How a pair gets into a leaf. The calls come in this order: `check`, `prepare`; with the leaf latched
+/// `ready_alone` and, if that is enough, `put_alone`; if not, `wants`, and with a step of the pool `plan`, `ready` and
+/// `put`.
+pub trait NodeWrites: NodeValues {
+    /// Whether a longer value for a key that is there makes its leaf fuller.
+    const VALUES_GROW: bool;
+    /// A value to store.
+    type Input: ?Sized;
+    /// What was made for a put before its step begins: large values are written. It is given back
+    /// unless the step uses it.
+    type Prepared<'p, M: Medium>;
+    /// What a step has reserved for a pair.
+    type Plan;
+    /// All that takes memory for a change of a leaf, made before the step begins: then nothing may fail.
+    type Ready<'a>: Default;
+
+    /// Checks the limits of a key and a value.
+    ///
+    /// # Errors
+    /// KeyTooLong, ValueTooLong: each names the limit.
+    fn check(key: &Self::Key, value: Option<&Self::Input>) -> Result<()>;
+
+    /// Writes what is too large for a step, ahead of it.
+    fn prepare<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        key: &Self::Key,
+        value: &Self::Input,
+    ) -> Result<Self::Prepared<'p, M>>;
+
+    /// Makes ready to put a pair, if that changes nothing but the leaf, and the leaf has room for it.
+    fn ready_alone<'a, M: Medium>(
+        ready: &mut Self::Ready<'a>,
+        at: &PutPoint<'_, Self>,
+        pair: (&'a Self::Key, &'a Self::Input),
+        prepared: &Self::Prepared<'_, M>,
+    ) -> bool;
+
+    /// What the pair asks of the leaf; `None` if there is room for it.
+    fn wants<M: Medium>(
+        at: &PutPoint<'_, Self>,
+        key: &Self::Key,
+        value: &Self::Input,
+        prepared: &Self::Prepared<'_, M>,
+    ) -> Option<Asking>;
+
+    /// Makes ready what goes into the leaf with a step of the pool, before that begins.
+    ///
+    /// # Errors
+    /// NoMemory, Corrupt.
+    fn ready<'a>(
+        ready: &mut Self::Ready<'a>,
+        at: &PutPoint<'_, Self>,
+        pair: (&'a Self::Key, &'a Self::Input),
+        plan: &Self::Plan,
+    ) -> Result<()>;
+
+    /// Puts a pair into its place in a leaf that has room for it, and nowhere else.
+    fn put_alone<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        at: &PutPoint<'_, Self>,
+        pair: (&Self::Key, &Self::Input),
+        ready: &mut Self::Ready<'_>,
+    );
+
+    /// Plans what the pair needs beside the leaf, and plans to give back what the entry refers to that
+    /// it replaces.
+    fn plan<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        at: &PutPoint<'_, Self>,
+        prepared: &'s Self::Prepared<'p, M>,
+    ) -> Result<Self::Plan, Stop>;
+
+    /// Writes what `plan` reserved, and then puts the pair into its place in the leaf.
+    fn put<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        at: &PutPoint<'_, Self>,
+        plan: &Self::Plan,
+        pair: (&Self::Key, &Self::Input),
+        prepared: &'s Self::Prepared<'p, M>,
+        ready: &mut Self::Ready<'_>,
+    );
+
+    /// Plans to give back what an entry of a leaf refers to.
+    fn release<M: Medium>(step: &mut Step<'_, M>, entry: Self::Entry<'_>) -> Result<(), Stop>;
+
+    /// Takes the entry at a position out of a node, leaf or inner.
+    fn remove<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        shape: Shape,
+        pos: usize,
+    );
+}
+
+/// How a value that was written before its step began gets into a leaf.
+pub trait NodeStreams: NodeWrites<Key = [u8], Input = [u8]> {
+    /// What a put of a large pair has prepared. The put need not have the value any more: nothing of it
+    /// goes into the leaf.
+    fn prepared<M: Medium>(large: Large<'_, M>) -> Self::Prepared<'_, M>;
+}
+
+/// How many pairs get into a leaf at once.
+pub trait NodeFills: NodeWrites + NodeEvens {
+    /// Whether that is ever done: several changes of a leaf in one step, and pairs that fill a leaf.
+    const FILLS: bool;
+    /// As [`ready_alone`](NodeWrites::ready_alone), for a pair of which nothing is prepared.
+    fn ready_in_leaf<'a>(
+        ready: &mut Self::Ready<'a>,
+        at: &PutPoint<'_, Self>,
+        pair: (&'a Self::Key, &'a Self::Input),
+    ) -> bool;
+    /// A leaf that is filled and the one behind it, made before the step begins.
+    type FillPlan;
+
+    /// Plans to put the first of some pairs behind the entries of a leaf, so that it is full, and one more into a new
+    /// leaf behind it. The keys ascend from above the leaf's last one to below its upper bound. `None` if the pairs do
+    /// not fill the leaf, or cannot be put like that.
+    ///
+    /// # Errors
+    /// Corrupt, NoMemory.
+    fn plan_fill(
+        view: Self::View<'_>,
+        pairs: &[(&Self::Key, &Self::Input)],
+    ) -> Result<Option<Self::FillPlan>>;
+    /// How many pairs the plan has, the one in the new leaf among them.
+    fn fill_count(plan: &Self::FillPlan) -> usize;
+    /// What is between the two leaves.
+    fn fill_separator(plan: &Self::FillPlan) -> &Self::Key;
+    /// Stores both leaves, the new one first.
+    fn fill_leaf<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        leaves: (Page<'_>, Page<'_>),
+        plan: &mut Self::FillPlan,
+    );
+}
+
+// How nodes are built, cut in two, merged, and evened out: a full node gives entries to a neighbour instead of a split.
+
+/// The entry for which a node has no room.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking {
+    /// Where its key is, or goes.
+    pub rank: Rank,
+    /// How many bytes it takes, with its slot.
+    pub bytes: usize,
+}
+
+/// How full a node is, in units of its kind: slots, or bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeRoom {
+    /// Units in use.
+    pub load: usize,
+    /// Units that there are.
+    pub room: usize,
+    /// Units that one more entry takes, at most.
+    pub entry: usize,
+    /// Units that a split sets free in each node, at least.
+    pub gain: usize,
+}
+
+/// Runs a change of one node so that a crash on a medium without a journal leaves it as it was before
+/// or whole; on other media it just runs it. Called once the right node of a split is built.
+pub type UnderLog<'a> = dyn FnMut(&mut dyn FnMut()) + 'a;
+
+/// How a node is built, gets entries for children, and is split.
+pub trait NodeSplits: NodeBounds {
+    /// Whether splits on a medium without a journal keep an undo log.
+    const LOGGED: bool;
+    /// What an entry says of a child.
+    type Child: Copy;
+    /// A new node, made before its step begins: it takes memory.
+    type Built;
+    /// An entry for a child, made before its step begins.
+    type Entering<'a>;
+    /// What was prepared for a split before its step began.
+    type PreparedSplit<'p, M: Medium>;
+    /// What a step has reserved for a split.
+    type SplitPlan;
+    /// Both nodes of a split, made before its step begins.
+    type SplitReady;
+
+    /// The separator of a new tree's two leaves; `None` if a new tree has one leaf.
+    fn first_separator() -> Option<Self::Owned>;
+    /// Makes an empty leaf, between the separator of a new tree, if it has one, and the end on its side;
+    /// `right` is the separator and the sibling behind it.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn new_leaf<M: Medium>(
+        pool: &Pool<M>,
+        low: Option<&Self::Key>,
+        right: Option<(&Self::Key, PageNo)>,
+    ) -> Result<Self::Built>;
+    /// Makes a root above two nodes and the separator between them.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn new_root<M: Medium>(
+        pool: &Pool<M>,
+        level: u8,
+        below: (PageNo, &Self::Key, Self::Child),
+    ) -> Result<Self::Built>;
+    /// What an entry says of a child that begins at `separator`. May wait for the child's latch, so the
+    /// caller holds its left neighbour's or none, and not its parent's.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt.
+    fn child_at<M: Medium>(
+        pool: &Pool<M>,
+        separator: &Self::Key,
+        child: PageNo,
+    ) -> Result<Self::Child>;
+    /// The same, for who holds the child's latch.
+    ///
+    /// # Errors
+    /// Corrupt.
+    fn held_child<M: Medium>(
+        pool: &Pool<M>,
+        separator: &Self::Key,
+        child: Page<'_>,
+    ) -> Result<Self::Child>;
+    /// Makes a page that nobody can reach the new node.
+    fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Self::Built);
+
+    /// What an entry for a child at `separator` asks of an inner node; `None` if there is room for it.
+    fn entry_wants<M: Medium>(
+        page: Page<'_>,
+        shape: Shape,
+        view: Self::View<'_>,
+        rank: Rank,
+        separator: &Self::Key,
+    ) -> Option<Asking>;
+    /// Makes an entry for a child ready, for an inner node that has room for it.
+    ///
+    /// # Errors
+    /// NoMemory, Corrupt.
+    fn new_entry<'a>(
+        page: Page<'_>,
+        shape: Shape,
+        view: Self::View<'_>,
+        rank: Rank,
+        entry: (&'a Self::Key, Self::Child),
+    ) -> Result<Self::Entering<'a>>;
+    /// Puts an entry for a child into an inner node.
+    fn enter<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        shape: Shape,
+        rank: Rank,
+        entry: &mut Self::Entering<'_>,
+    );
+
+    /// How full a node on the way to `key` is, for who must know before the first of several puts that
+    /// none of them will fail. `value_bytes` is the length of the value; inner nodes get separators.
+    fn stage<M: Medium>(
+        page: Page<'_>,
+        shape: Shape,
+        view: Self::View<'_>,
+        key: &Self::Key,
+        value_bytes: usize,
+    ) -> NodeRoom;
+    /// How many entries of a full node stay in it, at least one and not all.
+    ///
+    /// # Errors
+    /// Corrupt.
+    fn split_point(page: Page<'_>, view: Self::View<'_>, asking: Asking) -> Result<usize>;
+    /// Reads and prepares all for a split of `left` after its first `keep` entries.
+    fn prepare_split<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        left: Page<'_>,
+        shape: Shape,
+        keep: usize,
+    ) -> Result<Self::PreparedSplit<'p, M>>;
+    /// The smallest key that belongs to the right node of a split.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn separator<M: Medium>(prepared: &Self::PreparedSplit<'_, M>) -> Result<Self::Owned>;
+    /// Plans what the bounds of a split need beside the nodes.
+    fn plan_split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        prepared: &'s Self::PreparedSplit<'p, M>,
+    ) -> Result<Self::SplitPlan, Stop>;
+    /// Makes both nodes ready, before the step begins; `right` is the page of the new one.
+    ///
+    /// # Errors
+    /// NoMemory, Corrupt.
+    fn ready_split<M: Medium>(
+        left: Page<'_>,
+        right: Page<'_>,
+        plan: &Self::SplitPlan,
+        prepared: &Self::PreparedSplit<'_, M>,
+    ) -> Result<Self::SplitReady>;
+    /// Splits the left node: builds the right one whole, and then cuts the left one by `under_log`.
+    fn split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        nodes: (Page<'_>, Page<'_>),
+        plan: &Self::SplitPlan,
+        prepared: &'s Self::PreparedSplit<'p, M>,
+        ready: &mut Self::SplitReady,
+        under_log: &mut UnderLog<'_>,
+    );
+}
+
+/// Whether and how two neighbours become one.
+pub trait NodeMerges: NodeSplits {
+    /// What was prepared for a merge before its step began.
+    type PreparedMerge;
+
+    /// Whether a removal that leaves a leaf so should look at the leaf's neighbours.
+    fn is_sparse(page: Page<'_>, view: Self::View<'_>) -> bool;
+    /// How much of a node is used, in a measure that is the same for all nodes of a tree.
+    fn load(page: Page<'_>, view: Self::View<'_>) -> usize;
+    /// Whether an inner node can take in one more child without a split.
+    fn takes_another<M: Medium>(page: Page<'_>, shape: Shape, view: Self::View<'_>) -> bool;
+    /// Whether two neighbours fit into one node. Reads beside writers, too.
+    fn fit<M: Medium>(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool;
+    /// Reads and prepares all for a merge of `right` into `left`; none if they do not fit after all.
+    fn prepare_merge<M: Medium>(
+        pool: &Pool<M>,
+        left: Page<'_>,
+        right: Page<'_>,
+        shape: Shape,
+    ) -> Result<Option<Self::PreparedMerge>>;
+    /// Plans to give back the bound between two nodes that merge.
+    fn release_bound<M: Medium>(
+        step: &mut Step<'_, M>,
+        left: Page<'_>,
+        right: Page<'_>,
+    ) -> Result<(), Stop>;
+    /// Makes `left` the node of both.
+    fn merge<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        left: Page<'_>,
+        prepared: &mut Self::PreparedMerge,
+        under_log: &mut UnderLog<'_>,
+    );
+}
+
+/// Two neighbours under one parent, and the position of the right one's entry in it.
+#[derive(Clone, Copy)]
+pub struct Siblings<'m> {
+    /// The left one.
+    pub left: Page<'m>,
+    /// The right one.
+    pub right: Page<'m>,
+    /// Their parent.
+    pub parent: Page<'m>,
+    /// Position of the right one's entry.
+    pub entry: usize,
+}
+
+/// Whether and how entries go from a full node to a neighbour.
+pub trait NodeEvens: NodeMerges {
+    /// Whether nodes of this kind are ever evened out.
+    const EVENS: bool;
+    /// What goes where.
+    type EvenPlan;
+
+    /// Whether the entries of a full leaf came in ascending order up to the one that asks, so that a split
+    /// which leaves the leaf full is better.
+    fn is_run(page: Page<'_>, view: Self::View<'_>, asking: Asking) -> bool;
+    /// Whether a neighbour may have room for some entries of a full node. Reads beside writers, too.
+    fn may_take(neighbour: Page<'_>) -> bool;
+    /// Plans to move entries so that the one that asks has room where it then belongs; `None` if that
+    /// cannot be. All three pages are latched. `asks_left`: the full node is the left one.
+    fn plan_even<M: Medium>(
+        pool: &Pool<M>,
+        siblings: &Siblings<'_>,
+        asking: Asking,
+        asks_left: bool,
+        key: &Self::Key,
+    ) -> Result<Option<Self::EvenPlan>>;
+    /// Moves them.
+    fn even<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        siblings: &Siblings<'_>,
+        plan: &mut Self::EvenPlan,
+    );
+}
+
+// What a check, a first touch and a redo ask of a node.
+
+/// An entry as a check meets it.
+pub struct EntryView<'m, K: NodeValues> {
+    /// Byte of the page where it is.
+    pub offset: usize,
+    /// A number that no other entry of the node has; `None` if the kind has no such rule.
+    pub identity: Option<u64>,
+    /// The entry.
+    pub entry: K::Entry<'m>,
+}
+
+/// Whether a node is sound, and how it becomes so.
+pub trait NodeChecks: NodeValues {
+    /// The name of these nodes, which a pool remembers while it is open. Trees of one name may be in
+    /// one pool.
+    fn nodes() -> &'static str;
+    /// The number that a pool on a file or on persistent memory remembers for these nodes.
+    const HASH: u64;
+    /// Their name for people.
+    const NAME: &'static str;
+
+    /// Whether these nodes can be in pages of that shape.
+    fn fits(geometry: Geometry) -> bool;
+    /// Refuses media on which these nodes do not survive a crash.
+    ///
+    /// # Errors
+    /// Unsupported.
+    fn check_medium<M: Medium>() -> Result<()>;
+    /// Redoes one change of such a node.
+    ///
+    /// # Errors
+    /// Corrupt, if the change cannot have been made to this page.
+    fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()>;
+    /// Finishes the first touch of a page, under its latch: checks a node's header, finishes what a
+    /// crash left in it, builds its aid. Other pages need nothing.
+    ///
+    /// # Errors
+    /// Corrupt, for a node that cannot be right.
+    fn first_touch<M: Medium>(m: &M, page: Page<'_>) -> Result<()>;
+
+    /// The bytes of a node's page that need not be kept on disk: with zeros there it is the same node, to
+    /// redo, too. They are behind the header. The page may be damaged.
+    fn gap(bytes: &[u8]) -> Range<usize> {
+        everleaf_pool::zeros_at_end(bytes)
+    }
+
+    /// What is wrong with the node apart from its keys, if anything: the place in the page, and why.
+    fn flaw(page: Page<'_>, shape: Shape) -> Option<(usize, String)>;
+    /// The entry at a position, for a check.
+    fn look<'m>(page: Page<'m>, view: Self::View<'m>, pos: usize) -> EntryView<'m, Self>;
+    /// Whether an entry's words are the ones that its key asks for.
+    fn entry_fits(shape: Shape, entry: Self::Entry<'_>, key: &Self::Owned) -> bool;
+    /// Whether a node's prefix and upper bound are the ones that its bounds ask for.
+    fn bounds_fit(
+        page: Page<'_>,
+        shape: Shape,
+        low: &Self::Owned,
+        high: Option<&Self::Owned>,
+    ) -> bool;
+    /// The records of a node's bounds.
+    fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2];
+    /// How much of a leaf is used, and how much there is.
+    fn fill(page: Page<'_>, view: Self::View<'_>) -> (usize, usize);
+}

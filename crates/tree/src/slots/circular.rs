@@ -27,8 +27,7 @@
 
 use everleaf_pmem::{Medium, Page, Result};
 
-use crate::damaged;
-use crate::node::{Run, Shape};
+use crate::node::{Run, Shape, damaged};
 use crate::slots::layout::Layout;
 use crate::slots::probe::{Binary, Probe};
 use crate::slots::writer::Slot;
@@ -118,9 +117,8 @@ impl Layout for Circular {
 fn recover_run<M: Medium>(w: &NodeWriter<'_, M>, live: &[bool]) -> Result<()> {
     let (slots, total) = (live.len(), live.iter().filter(|l| **l).count());
     let Run { base, count: n } = w.run;
-    let damaged = |what: &str| {
-        Err(damaged::damaged(w.page, format!("{what} ({total} live slots, count {n})")))
-    };
+    let damaged =
+        |what: &str| Err(damaged(w.page, format!("{what} ({total} live slots, count {n})")));
     if total == 0 {
         if n > 1 {
             return damaged("all slots are void");

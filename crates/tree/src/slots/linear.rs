@@ -37,8 +37,7 @@ use std::marker::PhantomData;
 
 use everleaf_pmem::{Medium, Page, Result};
 
-use crate::damaged::damaged;
-use crate::node::{Run, Shape};
+use crate::node::{Run, Shape, damaged};
 use crate::slots::layout::Layout;
 use crate::slots::probe::{Binary, Probe};
 use crate::slots::writer::Slot;

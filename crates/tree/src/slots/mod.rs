@@ -38,8 +38,7 @@
 //! | [`Inspect`] | do a node's words and records fit its keys? For checks |
 //! | [`Keys`] | all of these |
 
-mod change;
-mod check;
+mod answers;
 pub mod circular;
 #[macro_use]
 mod delegate;
@@ -50,8 +49,6 @@ pub mod linear;
 pub mod notes;
 pub mod probe;
 pub mod racing;
-mod read;
-mod restructure;
 pub mod sentinel;
 mod strings;
 mod words;

@@ -17,8 +17,9 @@ use std::cmp::Ordering;
 use everleaf_pmem::{Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
-use crate::damaged::damaged;
-use crate::node::{HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, Rank, RightBounds, Run, Shape, sibling};
+use crate::node::{
+    HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, Rank, RightBounds, Run, Shape, damaged, sibling,
+};
 use crate::record::{PendingRecord, check_limits, child_page, key_of_record, read};
 use crate::slots::keys::{
     Inspect, KeyBounds, KeyOrder, KeySplits, SplitBounds, ValueWrites, Values,

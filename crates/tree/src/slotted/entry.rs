@@ -72,6 +72,12 @@ pub const fn inline_value_max(page_bytes: usize) -> usize {
     page_bytes / 8
 }
 
+/// Whether a pair lives in its leaf.
+#[inline(always)]
+pub fn is_inline(key: usize, value: usize, page_bytes: usize) -> bool {
+    value <= inline_value_max(page_bytes) && !is_cut(key, page_bytes)
+}
+
 /// How many bytes of a fence a node keeps; of a longer one a record holds all.
 #[inline(always)]
 pub const fn fence_max(page_bytes: usize) -> usize {

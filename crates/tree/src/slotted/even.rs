@@ -17,9 +17,7 @@
 use everleaf_pmem::{Medium, Page, Result};
 
 use crate::slotted::edit;
-use crate::slotted::entry::{
-    LONG_RUN, SLOT_BYTES, Value, ValueSize, entry_bytes, inline_value_max, is_cut, room,
-};
+use crate::slotted::entry::{LONG_RUN, SLOT_BYTES, Value, ValueSize, entry_bytes, is_inline, room};
 use crate::slotted::image::{Bounds, Image, Source, prefix_limit};
 use crate::slotted::note::{self, ADD_BACK, ADD_FRONT, TRIM_BACK, TRIM_FRONT};
 use crate::slotted::split::{MERGED_EIGHTHS, may_take, shortest_between};
@@ -266,12 +264,6 @@ pub struct Fill {
     right: Image,
     separator: Vec<u8>,
     len: usize,
-}
-
-/// Whether a pair lives in its leaf.
-#[inline(always)]
-pub fn is_inline(key: usize, value: usize, page_bytes: usize) -> bool {
-    value <= inline_value_max(page_bytes) && !is_cut(key, page_bytes)
 }
 
 impl Fill {

@@ -45,10 +45,9 @@
 //! | `split`, `even` | where a node is cut in two; evening out, merging, filling |
 //! | `copy` | a leaf in memory of its own, whose pairs are lent |
 //! | `flaws` | whether a page can be a node |
-//! | `read`, `change`, `restructure`, `check` | what the spine asks, answered with the pool |
+//! | `answers` | what the spine asks, answered with the pool |
 
-mod change;
-mod check;
+mod answers;
 mod copy;
 mod edit;
 mod entry;
@@ -56,18 +55,16 @@ mod even;
 mod flaws;
 mod image;
 mod note;
-mod read;
-mod restructure;
 mod split;
 mod view;
 
 pub use copy::{LeafCopy, Went};
 pub use edit::{DetachedEdit, Edit, Room, build, compact, is_whole, name_of, redo, remove};
 pub use entry::{
-    Entry, SLOT_BYTES, Value, ValueSize, entry_bytes, fence_max, inline_value_max, is_cut, kept_of,
-    room, whole_key_max,
+    Entry, SLOT_BYTES, Value, ValueSize, entry_bytes, fence_max, inline_value_max, is_cut,
+    is_inline, kept_of, room, whole_key_max,
 };
-pub use even::{Asking, Even, Fill, Merge, is_inline};
+pub use even::{Asking, Even, Fill, Merge};
 pub use flaws::{check_header, check_page, flaw, gap_of, is_entry};
 pub use image::{Bounds, Image, common};
 pub use split::{Split, entry_bytes_for, is_sparse, may_merge, may_take, shortest_between};

@@ -1,17 +1,60 @@
-//! The walk of a [check](super).
+//! Checking a tree: everything that its pages and records say is looked at, and nothing believed.
+//!
+//! Level by level from the root down, each from left to right by the sibling links. What must hold:
+//! nodes are pages of nodes in the map and are met once; keys rise, lie within their node's bounds
+//! and are named once; a node's lower bound is its left neighbour's upper one; each entry of a
+//! parent names the node that begins at its separator; every record that is named can be read. A
+//! node without an entry in its parent is no damage: a split that a crash interrupted, counted.
+//!
+//! Others may write meanwhile. Each node is read at one moment: version, read, validate. A link is
+//! believed if the node that holds it is unchanged when the next one's version is known; else the walk
+//! goes on with a search for the key that it has come to. What two nodes say of each other is damage
+//! if both are as they were read.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 
-use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fallible};
-use everleaf_pool::{Glance, PageDamage, RecordRef, kind};
+use everleaf_pmem::{
+    Error, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Version, fallible,
+};
+use everleaf_pool::{Glance, Leaks, Look, PageDamage, Pool, RecordRef, kind};
 
 use crate::blink::{Blink, Seek, log};
-use crate::check::report::{CHECK, TreeReport};
 use crate::node::{EntryView, Kind, OwnedKeyOf, RUN_WORD, Shape, sibling};
 
 /// How often a node that others change is read before it is latched.
 const TRIES: u32 = 8;
+
+/// What memory here is for.
+const CHECK: &str = "a check of a tree";
+
+/// What a tree holds, and what is wrong with it.
+#[derive(Debug, Clone, Default)]
+pub struct TreeReport {
+    /// The page that names the tree in its pool.
+    pub anchor: PageNo,
+    /// Keys.
+    pub entries: u64,
+    /// Nodes of each level, the leaves first.
+    pub nodes_by_level: Vec<u64>,
+    /// Slots used of all slots in the leaves, 0 to 1.
+    pub fill: f64,
+    /// Bytes of all keys.
+    pub key_bytes: u64,
+    /// Bytes of all values.
+    pub value_bytes: u64,
+    /// Nodes that their parent has no entry for: a crash came between the two steps of a split.
+    /// Searches find them, and the next writer that passes enters them.
+    pub missing_entries: u64,
+    /// What is wrong.
+    pub damages: Vec<PageDamage>,
+    /// The tree's nodes.
+    pub pages: HashSet<PageNo>,
+    /// The tree's log page, if it has one.
+    pub log: Option<PageNo>,
+    /// The records that the tree names: of its entries and of bounds.
+    pub records: Vec<RecordRef>,
+}
 
 /// A node as it was when it was read; its number is right for as long as that stands.
 #[derive(Clone, Copy)]
@@ -563,4 +606,142 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub fn check_in(&self, owners: &[u8], glance: Option<&Glance<'_, M>>) -> Result<TreeReport> {
         CheckWalk::run(self, owners, glance)
     }
+}
+
+// Whether a tree has one node: what a walk beside writers cannot know of the nodes that it has not met.
+//
+// A node that gives its upper keys away after its left neighbour gave it some may lie wholly behind a walk
+// that was between the two, and is never met. Such a node has changed meanwhile; what no tree reaches does
+// not change.
+impl<M: Medium, K: Kind> Blink<M, K> {
+    /// Whether a search for the lower bound of a node leads to it. Also true of a node that others have
+    /// changed again and again, so that nothing can be said. Costs a search.
+    ///
+    /// # Errors
+    /// Corrupt pages; I/O errors.
+    pub fn has_node(&self, no: PageNo) -> Result<bool> {
+        let page = self.medium().page(no)?;
+        for _ in 0..TRIES {
+            let version = self.read_version(page)?;
+            let Some(shape) = K::shape(page) else {
+                if page.latch().validate(version) {
+                    return Ok(false);
+                }
+                continue;
+            };
+            let low = K::low(self.pool(), page);
+            if !page.latch().validate(version) {
+                continue;
+            }
+            let low = low?.unwrap_or_else(K::lowest);
+            let found = self.descend::<false>(Seek::At(low.borrow()), shape.level)?;
+            if found.is_some_and(|found| found.page.no() == no) {
+                return Ok(true);
+            }
+            // It was as it was read all the while, so the search would have come to it.
+            if page.latch().validate(version) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+// What trees name, held against what their pool says is in use.
+
+/// What trees name of a pool, gathered tree by tree: one report after the other need not be kept.
+#[derive(Debug, Default)]
+pub struct NamedPages {
+    /// By the page's number, so that a look costs the same however many trees there are: what a tree
+    /// calls the page.
+    kinds: Vec<u8>,
+    records: Vec<RecordRef>,
+}
+
+impl NamedPages {
+    /// Adds what a tree names. Costs O(what it names).
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn add(&mut self, tree: &TreeReport) -> Result<()> {
+        fallible::append(&mut self.records, &tree.records, CHECK)?;
+        tree.pages.iter().try_for_each(|no| self.name(*no, kind::NODE))?;
+        tree.log.iter().try_for_each(|no| self.name(*no, kind::LOG))?;
+        self.name(tree.anchor, kind::ANCHOR)
+    }
+
+    fn of(trees: &[TreeReport]) -> Result<Self> {
+        let mut named = Self::default();
+        trees.iter().try_for_each(|tree| named.add(tree))?;
+        Ok(named)
+    }
+
+    fn name(&mut self, no: PageNo, kind: u8) -> Result<()> {
+        let no = no as usize;
+        if let more @ 1.. = (no + 1).saturating_sub(self.kinds.len()) {
+            fallible::more(&mut self.kinds, more, CHECK)?;
+            self.kinds.resize(no + 1, kind::FREE);
+        }
+        self.kinds[no] = kind;
+        Ok(())
+    }
+
+    /// Whether this is the anchor of one of the trees.
+    pub fn has_anchor(&self, no: PageNo) -> bool {
+        self.has(kind::ANCHOR, no)
+    }
+
+    fn has(&self, kind: u8, no: PageNo) -> bool {
+        self.kinds.get(no as usize) == Some(&kind)
+    }
+}
+
+/// Finds what is in use in a pool although none of `trees` names it. `trees` must be the reports of all
+/// trees of the pool. With a journal there is no such leak; on strict media each crash may leave a
+/// little. Costs O(pages + records).
+///
+/// # Errors
+/// Corrupt map or record pages; I/O errors.
+pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
+    let (named, mut records) = (NamedPages::of(trees)?, HashSet::new());
+    for r in &named.records {
+        fallible::insert(&mut records, *r, CHECK)?;
+    }
+    pool.leaks(|kind, no| named.has(kind, no), &records)
+}
+
+/// Compares a pool with its trees while others may write. It finds records that a tree names although
+/// they are free, records that are named twice, and, with `and_lost`, what is in use although none of
+/// the trees names it. `named` must be what all trees of the pool name, looked at after the look;
+/// `has_node` says whether one of those trees has a node that no report names. Costs O(pages + records).
+///
+/// # Errors
+/// NoMemory; those of `has_node`.
+pub fn compare<M: Medium>(
+    look: &Look<'_, M>,
+    named: &NamedPages,
+    has_node: impl Fn(PageNo) -> Result<bool>,
+    and_lost: bool,
+) -> Result<Vec<PageDamage>> {
+    let is_named = |kind, no| named.has(kind, no);
+    look.compare(is_named, named.records.iter().copied(), has_node, and_lost)
+}
+
+/// Finds records that `trees` name although they are free, and records that are named twice. `trees`
+/// must be the reports of all trees of the pool. Costs O(records).
+///
+/// # Errors
+/// Corrupt map or record pages; I/O errors.
+pub fn misnamed<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<PageDamage>> {
+    let mut in_use = HashSet::new();
+    for r in pool.records() {
+        fallible::insert(&mut in_use, r?, CHECK)?;
+    }
+    let named = trees.iter().flat_map(|tree| tree.records.iter().copied());
+    let damage = |r: RecordRef| PageDamage {
+        page: r.page(),
+        offset_bytes_in_page: LINE_BYTES + 16 * usize::from(r.unit()),
+        what: "a record that a tree names is free, or is named twice".into(),
+    };
+    Ok(named.filter(|r| !in_use.remove(r)).map(damage).collect())
 }

@@ -1,0 +1,773 @@
+//! What the spine asks of nodes of slots: in the order of the traits of [`node`](crate::node).
+//!
+//! Pairs get in and out one by one, since on media without a journal each store is a step of its own. Nodes are never
+//! evened out: the papers' trees split a full node.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::convert::Infallible;
+
+use everleaf_pmem::{Change, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, fallible};
+use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
+
+use crate::node::{
+    Asking, EntryView, FLAG_BYTES, LOW_WORD, NodeBounds, NodeChecks, NodeCopies, NodeEvens,
+    NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams, NodeValues, NodeWrites,
+    PutPoint, Rank, RightBounds, Run, Shape, Siblings, UnderLog, damaged, sibling,
+};
+use crate::record::{self, PendingRecord};
+use crate::slots::notes::{self, ImageNote};
+use crate::slots::{
+    Image, Inspect, KeyBounds, KeyOrder, KeySplits, Keys, Layout, Probe, Slot, SplitBounds,
+    Strings, ValueWrites, Values,
+};
+
+/// Lines of the search aid that a search may read.
+fn aid_lines<P: Probe>(page: Page<'_>) -> usize {
+    (page.slots() * P::AID_BYTES).div_ceil(LINE_BYTES)
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
+    type Key = K::Key;
+    type Owned = K::Owned;
+    type View<'m> = Run;
+    type Entry<'m> = Slot;
+    const LOCK_FREE: bool = L::LOCK_FREE && !K::BYTES;
+
+    fn lowest() -> K::Owned {
+        <K as KeyOrder>::lowest()
+    }
+    fn own(key: &K::Key) -> Result<K::Owned> {
+        <K as KeyOrder>::own(key)
+    }
+    fn key_weight(key: &K::Owned) -> usize {
+        <K as KeyOrder>::key_weight(key)
+    }
+
+    #[inline(always)]
+    fn shape(page: Page<'_>) -> Option<Shape> {
+        Shape::with_flags(page, if K::BYTES { FLAG_BYTES } else { 0 })
+    }
+    #[inline(always)]
+    fn view(page: Page<'_>) -> Run {
+        Run::of(page)
+    }
+    #[inline(always)]
+    fn reader_view(page: Page<'_>) -> Run {
+        let run = Run::of(page);
+        Run { count: run.count.min(page.slots()), ..run }
+    }
+    #[inline(always)]
+    fn count(run: Run) -> usize {
+        run.count
+    }
+    #[inline(always)]
+    fn entry<'m>(page: Page<'m>, run: Run, pos: usize) -> Slot {
+        Slot::read(page, run.slot(page, pos))
+    }
+    #[inline(always)]
+    fn prefetch(page: Page<'_>) {
+        page.prefetch(aid_lines::<P>(page));
+    }
+    fn prefetch_whole(page: Page<'_>) {
+        page.prefetch_whole(aid_lines::<P>(page));
+    }
+
+    #[inline(always)]
+    fn rank<M: Medium>(
+        pool: &Pool<M>,
+        page: Page<'_>,
+        shape: Shape,
+        run: Run,
+        key: &K::Key,
+    ) -> Result<Rank> {
+        <K as KeyOrder>::rank::<M, P>(pool, page, shape, run, key)
+    }
+
+    #[inline(always)]
+    fn find<'m, M: Medium, T>(
+        pool: &Pool<M>,
+        page: Page<'m>,
+        shape: Shape,
+        run: Run,
+        key: &K::Key,
+        read: impl FnOnce(Self::Entry<'m>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let found = <K as KeyOrder>::find::<M, P>(pool, page, shape, run, key)?;
+        found.map(read).transpose()
+    }
+
+    #[inline(always)]
+    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<K::Owned> {
+        <K as KeyOrder>::key(pool, shape, slot)
+    }
+    #[inline(always)]
+    fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo> {
+        <K as KeyOrder>::child(pool, slot)
+    }
+
+    #[inline(always)]
+    fn order(key: &K::Key) -> Option<u64> {
+        <K as KeyOrder>::order(key)
+    }
+    fn from_order(order: u64) -> Option<K::Owned> {
+        <K as KeyOrder>::from_order(order)
+    }
+    fn raced(slot: Slot) -> Slot {
+        slot
+    }
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeBounds for (L, P, K) {
+    const PREFIXED: bool = K::BYTES;
+
+    #[inline(always)]
+    fn cmp_high<M: Medium>(
+        pool: &Pool<M>,
+        page: Page<'_>,
+        shape: Shape,
+        key: &K::Key,
+    ) -> Result<Ordering> {
+        <K as KeyBounds>::cmp_high(pool, page, shape, key)
+    }
+    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<K::Owned>> {
+        <K as KeyBounds>::low(pool, page)
+    }
+    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<K::Owned> {
+        <K as KeyBounds>::high(pool, page)
+    }
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeValues for (L, P, K) {
+    type Value = K::Value;
+    type Far<'p, M: Medium> = K::Far<'p, M>;
+
+    #[inline(always)]
+    fn found<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        slot: Slot,
+    ) -> Result<StoredValue<K::Value, K::Far<'p, M>>> {
+        <K as Values>::found(pool, slot)
+    }
+    fn read<M: Medium>(far: &K::Far<'_, M>) -> Result<K::Value> {
+        <K as Values>::read(far)
+    }
+    #[inline]
+    fn pair<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        slot: Slot,
+    ) -> Result<(K::Owned, StoredValue<K::Value, K::Far<'p, M>>)> {
+        <K as Values>::pair(pool, shape, slot)
+    }
+    #[inline(always)]
+    fn weight(value: &K::Value) -> usize {
+        <K as Values>::weight(value)
+    }
+    fn far_weight<M: Medium>(far: &K::Far<'_, M>) -> usize {
+        <K as Values>::far_weight(far)
+    }
+    #[inline(always)]
+    fn record(shape: Shape, slot: Slot) -> Option<RecordRef> {
+        <K as Inspect>::record(shape, slot)
+    }
+}
+
+impl<L: Layout, P: Probe> NodeCopies for (L, P, Strings) {
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        key: &mut Vec<u8>,
+    ) -> Result<()> {
+        record::key_into(pool, of::<Self>(shape, slot), key)
+    }
+
+    fn pair_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        record::pair_into(pool, of::<Self>(shape, slot), key, value)
+    }
+
+    fn value_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        value: &mut Vec<u8>,
+    ) -> Result<StoredValue<(), LargeValue<'p, M>>> {
+        record::value_into(pool, of::<Self>(shape, slot), value)
+    }
+
+    fn read_into<M: Medium>(far: &LargeValue<'_, M>, value: &mut Vec<u8>) -> Result<()> {
+        far.read_into(value)
+    }
+
+    fn part_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
+        record::part_into(pool, of::<Self>(shape, slot), from, buf)
+    }
+
+    fn read_at<M: Medium>(far: &LargeValue<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize> {
+        far.read_at(from, buf)
+    }
+
+    fn value_bytes<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<u64> {
+        record::value_bytes(pool, of::<Self>(shape, slot))
+    }
+}
+
+/// The record of a leaf's slot. One that no leaf has leads to no record, which reading it says.
+fn of<'m, K: NodeValues<Entry<'m> = Slot>>(shape: Shape, slot: Slot) -> RecordRef {
+    K::record(shape, slot).unwrap_or(RecordRef::from_bits(0))
+}
+
+/// Puts a slot into its place in a leaf: over the old one with the same key, or between two.
+#[inline(always)]
+fn link<'s, M: Medium, L: Layout, P: Probe, K: Keys>(
+    m: &'s M,
+    op: &mut M::Op<'s>,
+    at: &PutPoint<'_, (L, P, K)>,
+    slot: Slot,
+) {
+    let &PutPoint { page, shape, rank, .. } = at;
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
+    if !rank.exact {
+        L::insert::<M, P>(m, page, shape, rank.le, slot);
+        notes::note_insert(m, op, page, rank.le, slot);
+    } else if K::REPLACES_PAYLOAD {
+        notes::set_payload(m, op, page, rank.le - 1, slot.payload);
+    } else {
+        notes::set_ident(m, op, page, rank.le - 1, slot.ident);
+    }
+}
+
+impl<L: Layout, P: Probe> NodeStreams for (L, P, Strings) {
+    fn prepared<M: Medium>(large: Large<'_, M>) -> PendingRecord<'_, M> {
+        PendingRecord::of_large(large)
+    }
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
+    const VALUES_GROW: bool = false;
+    type Input = K::Input;
+    type Prepared<'p, M: Medium> = K::Prepared<'p, M>;
+    type Plan = K::Plan;
+    type Ready<'a> = ();
+
+    fn check(key: &K::Key, value: Option<&K::Input>) -> Result<()> {
+        <K as ValueWrites>::check(key, value)
+    }
+    #[inline(always)]
+    fn prepare<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        key: &K::Key,
+        value: &K::Input,
+    ) -> Result<K::Prepared<'p, M>> {
+        <K as ValueWrites>::prepare(pool, key, value)
+    }
+
+    #[inline(always)]
+    fn ready_alone<'a, M: Medium>(
+        (): &mut (),
+        at: &PutPoint<'_, Self>,
+        (key, value): (&'a K::Key, &'a K::Input),
+        prepared: &K::Prepared<'_, M>,
+    ) -> bool {
+        K::PLAIN && Self::wants(at, key, value, prepared).is_none()
+    }
+
+    #[inline(always)]
+    fn wants<M: Medium>(
+        at: &PutPoint<'_, Self>,
+        _: &K::Key,
+        _: &K::Input,
+        _: &K::Prepared<'_, M>,
+    ) -> Option<Asking> {
+        let full = at.view.count >= L::capacity::<M>(at.page.slots(), at.shape);
+        (full && at.found.is_none()).then_some(Asking { rank: at.rank, bytes: size_of::<Slot>() })
+    }
+
+    #[inline(always)]
+    fn ready<'a>(
+        (): &mut (),
+        _: &PutPoint<'_, Self>,
+        _: (&'a K::Key, &'a K::Input),
+        _: &K::Plan,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn put_alone<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        at: &PutPoint<'_, Self>,
+        (key, value): (&K::Key, &K::Input),
+        (): &mut (),
+    ) {
+        if let Some(slot) = K::plain_slot(key, value) {
+            link(m, op, at, slot);
+        }
+    }
+
+    #[inline(always)]
+    fn plan<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        at: &PutPoint<'_, Self>,
+        prepared: &'s K::Prepared<'p, M>,
+    ) -> Result<K::Plan, Stop> {
+        <K as ValueWrites>::plan(step, prepared, at.found)
+    }
+
+    #[inline(always)]
+    fn put<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        at: &PutPoint<'_, Self>,
+        plan: &K::Plan,
+        pair: (&K::Key, &K::Input),
+        prepared: &'s K::Prepared<'p, M>,
+        (): &mut (),
+    ) {
+        let slot = <K as ValueWrites>::write(step, op, at.shape, plan, pair, prepared);
+        link(step.medium(), op, at, slot);
+    }
+
+    fn release<M: Medium>(step: &mut Step<'_, M>, slot: Slot) -> Result<(), Stop> {
+        <K as ValueWrites>::release(step, slot)
+    }
+
+    #[inline(always)]
+    fn remove<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        shape: Shape,
+        pos: usize,
+    ) {
+        L::remove::<M, P>(m, page, shape, pos);
+        notes::note_remove(m, op, page, pos);
+    }
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeFills for (L, P, K) {
+    const FILLS: bool = false;
+    type FillPlan = Infallible;
+
+    fn ready_in_leaf<'a>(
+        (): &mut (),
+        _: &PutPoint<'_, Self>,
+        _: (&'a K::Key, &'a K::Input),
+    ) -> bool {
+        false
+    }
+    fn plan_fill(_: Run, _: &[(&K::Key, &K::Input)]) -> Result<Option<Infallible>> {
+        Ok(None)
+    }
+    fn fill_count(plan: &Infallible) -> usize {
+        match *plan {}
+    }
+    fn fill_separator(plan: &Infallible) -> &K::Key {
+        match *plan {}
+    }
+    fn fill_leaf<'m, M: Medium>(
+        _: &'m M,
+        _: &mut M::Op<'m>,
+        _: (Page<'_>, Page<'_>),
+        plan: &mut Infallible,
+    ) {
+        match *plan {}
+    }
+}
+
+/// A split of a node of slots, before its step.
+pub struct SlotSplit<'p, M: Medium, K: Keys> {
+    cut: K::PreparedSplit<'p, M>,
+    /// The shape of the left node.
+    left: Shape,
+    /// How many slots stay there.
+    keep: usize,
+    /// The shape of the right node, and its slots.
+    shape: Shape,
+    slots: Vec<Slot>,
+}
+
+/// A new node of slots, before its step.
+pub struct NewNode {
+    shape: Shape,
+    low: u64,
+    right: RightBounds,
+    slots: [Slot; 2],
+    count: usize,
+    note: ImageNote,
+}
+
+/// The bounds of a node that is the last of its level.
+const OPEN_END: RightBounds = RightBounds { sibling: 0, high: 0, high_record: 0 };
+
+impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
+    const LOGGED: bool = K::BYTES || L::LOGGED;
+    type Child = PageNo;
+    type Built = NewNode;
+    type Entering<'a> = Slot;
+    type PreparedSplit<'p, M: Medium> = SlotSplit<'p, M, K>;
+    type SplitPlan = K::SplitPlan;
+    type SplitReady = ImageNote;
+
+    fn first_separator() -> Option<K::Owned> {
+        <K as KeySplits>::first_separator().and_then(K::from_order)
+    }
+
+    fn new_leaf<M: Medium>(
+        _: &Pool<M>,
+        low: Option<&K::Key>,
+        right: Option<(&K::Key, PageNo)>,
+    ) -> Result<NewNode> {
+        let word = |key: &K::Key| K::order(key).unwrap_or_default();
+        let right = right.map_or(OPEN_END, |(high, no)| RightBounds {
+            sibling: no,
+            high: word(high),
+            high_record: 0,
+        });
+        let shape = Shape { level: 0, bytes: K::BYTES, slotted: false, prefix: 0 };
+        let (slots, note) = ([Slot { ident: 0, payload: 0 }; 2], ImageNote::new::<M>(0)?);
+        Ok(NewNode { shape, low: low.map_or(0, word), right, slots, count: 0, note })
+    }
+
+    fn new_root<M: Medium>(
+        _: &Pool<M>,
+        level: u8,
+        (left, separator, right): (PageNo, &K::Key, PageNo),
+    ) -> Result<NewNode> {
+        let shape = Shape { level, bytes: K::BYTES, slotted: false, prefix: 0 };
+        let lowest = <K as KeyOrder>::lowest();
+        let slots = [K::entry(shape, lowest.borrow(), left), K::entry(shape, separator, right)];
+        let note = ImageNote::new::<M>(slots.len())?;
+        Ok(NewNode { shape, low: 0, right: OPEN_END, slots, count: slots.len(), note })
+    }
+
+    #[inline(always)]
+    fn child_at<M: Medium>(_: &Pool<M>, _: &K::Key, child: PageNo) -> Result<PageNo> {
+        Ok(child)
+    }
+
+    #[inline(always)]
+    fn held_child<M: Medium>(_: &Pool<M>, _: &K::Key, child: Page<'_>) -> Result<PageNo> {
+        Ok(child.no())
+    }
+
+    fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, new: &mut NewNode) {
+        let slots = &new.slots[..new.count];
+        let image = Image { shape: new.shape, low: new.low, right: new.right, slots };
+        L::build::<M, P>(m, page, &image);
+        notes::note_image(m, op, page, &image, &mut new.note);
+        debug_assert!(Shape::of(page) == Some(new.shape) && Run::of(page).count == new.count);
+    }
+
+    #[inline(always)]
+    fn entry_wants<M: Medium>(
+        page: Page<'_>,
+        shape: Shape,
+        run: Run,
+        rank: Rank,
+        _: &K::Key,
+    ) -> Option<Asking> {
+        let full = run.count >= L::capacity::<M>(page.slots(), shape);
+        full.then_some(Asking { rank, bytes: size_of::<Slot>() })
+    }
+
+    #[inline(always)]
+    fn new_entry(
+        _: Page<'_>,
+        shape: Shape,
+        _: Run,
+        _: Rank,
+        (separator, child): (&K::Key, PageNo),
+    ) -> Result<Slot> {
+        Ok(K::entry(shape, separator, child))
+    }
+
+    fn enter<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        shape: Shape,
+        rank: Rank,
+        slot: &mut Slot,
+    ) {
+        L::insert::<M, P>(m, page, shape, rank.le, *slot);
+        notes::note_insert(m, op, page, rank.le, *slot);
+    }
+
+    fn stage<M: Medium>(page: Page<'_>, shape: Shape, run: Run, _: &K::Key, _: usize) -> NodeRoom {
+        let room = L::capacity::<M>(page.slots(), shape);
+        NodeRoom { load: run.count.min(page.slots()), room, entry: 1, gain: (room / 2).max(1) }
+    }
+
+    fn split_point(page: Page<'_>, run: Run, asking: Asking) -> Result<usize> {
+        // Keys that only ascend leave the rightmost node full instead of half full.
+        let appends = asking.rank.le == run.count && sibling(page).is_none();
+        Ok(if appends { run.count - 1 } else { run.count / 2 })
+    }
+
+    fn prepare_split<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        left: Page<'_>,
+        shape: Shape,
+        keep: usize,
+    ) -> Result<SlotSplit<'p, M, K>> {
+        let run = Run::of(left);
+        debug_assert!(0 < keep && keep < run.count, "both nodes of a split hold entries");
+        let at = |pos| Slot::read(left, run.slot(left, pos));
+        // All records are read before the step holds record pages.
+        let cut = <K as KeySplits>::prepare_split(pool, left, shape, at(keep - 1), at(keep))?;
+        let right = Shape { prefix: K::right_prefix(&cut), ..shape };
+        let mut slots = fallible::list(run.count - keep, "a node")?;
+        for pos in keep..run.count {
+            slots.push(K::reshape(pool, at(pos), shape, right)?);
+        }
+        Ok(SlotSplit { cut, left: shape, keep, shape: right, slots })
+    }
+
+    fn separator<M: Medium>(prepared: &SlotSplit<'_, M, K>) -> Result<K::Owned> {
+        <K as KeySplits>::separator(&prepared.cut)
+    }
+
+    fn plan_split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        prepared: &'s SlotSplit<'p, M, K>,
+    ) -> Result<K::SplitPlan, Stop> {
+        <K as KeySplits>::plan_split(step, &prepared.cut)
+    }
+
+    fn ready_split<M: Medium>(
+        _: Page<'_>,
+        _: Page<'_>,
+        _: &K::SplitPlan,
+        prepared: &SlotSplit<'_, M, K>,
+    ) -> Result<ImageNote> {
+        ImageNote::new::<M>(prepared.slots.len())
+    }
+
+    fn split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        (left, right): (Page<'_>, Page<'_>),
+        plan: &K::SplitPlan,
+        prepared: &'s SlotSplit<'p, M, K>,
+        note: &mut ImageNote,
+        under_log: &mut UnderLog<'_>,
+    ) {
+        let m = step.medium();
+        let SplitBounds { high, high_record, low, right: bounds } =
+            K::write_split(step, op, left, plan, &prepared.cut);
+        let &SlotSplit { left: shape, keep, shape: right_shape, ref slots, .. } = prepared;
+        let image = Image { shape: right_shape, low, right: bounds, slots };
+        L::build::<M, P>(m, right, &image);
+        notes::note_image(m, op, right, &image, note);
+        let to = RightBounds { sibling: right.no(), high, high_record };
+        // The order of publishing: the right node is whole before anything leads to it.
+        debug_assert!(sibling(left) != Some(right.no()) && Run::of(right).count == slots.len());
+        under_log(&mut || L::trim::<M, P>(m, left, shape, keep, to));
+        notes::note_trim(m, op, left, keep, to);
+    }
+}
+
+/// How many slots two nodes may fill together to be merged.
+fn room_for_two(slots: usize) -> usize {
+    slots * 7 / 8
+}
+
+/// A merge of two nodes of slots, before its step.
+pub struct SlotMerge {
+    /// The shape of the left node as it is.
+    left: Shape,
+    /// And as it will be.
+    shape: Shape,
+    bounds: RightBounds,
+    slots: Vec<Slot>,
+    /// How many of them are the left node's.
+    own: usize,
+    note: ImageNote,
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeMerges for (L, P, K) {
+    type PreparedMerge = SlotMerge;
+
+    /// Not each removal asks: two nodes that are looked at each time lose less than a sixteenth of a
+    /// node unseen.
+    #[inline(always)]
+    fn is_sparse(page: Page<'_>, run: Run) -> bool {
+        let slots = page.slots();
+        run.count <= room_for_two(slots) && run.count.is_multiple_of(slots / 32 + 1)
+    }
+
+    fn load(_: Page<'_>, run: Run) -> usize {
+        run.count
+    }
+
+    fn takes_another<M: Medium>(page: Page<'_>, shape: Shape, run: Run) -> bool {
+        run.count < L::capacity::<M>(page.slots(), shape)
+    }
+
+    fn fit<M: Medium>(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool {
+        let [nl, nr] = [left, right].map(|page| Run::of(page).count);
+        let nothing = usize::from(shape.level > 0);
+        let most = L::capacity::<M>(left.slots(), shape);
+        let most = if nl.min(nr) <= nothing { most } else { most.min(room_for_two(left.slots())) };
+        // Void, in a leaf of words, is a key outside its bounds.
+        let both_infinite = !K::BYTES
+            && shape.level == 0
+            && left.head(LOW_WORD).load() == 0
+            && sibling(right).is_none();
+        nl + nr <= most && !both_infinite
+    }
+
+    fn prepare_merge<M: Medium>(
+        pool: &Pool<M>,
+        left: Page<'_>,
+        right: Page<'_>,
+        shape: Shape,
+    ) -> Result<Option<SlotMerge>> {
+        let (merged_shape, bounds) = K::merged(pool, left, right, shape)?;
+        let right_shape = Shape::of(right).expect("checked under its latch");
+        let own = Run::of(left).count;
+        let count = own + Run::of(right).count;
+        debug_assert!(count <= left.slots(), "two nodes that do not fit into one");
+        let mut slots = fallible::list(count, "a node")?;
+        let note = ImageNote::new::<M>(count)?;
+        for (page, from) in [(left, shape), (right, right_shape)] {
+            let run = Run::of(page);
+            for pos in 0..run.count {
+                let slot = Slot::read(page, run.slot(page, pos));
+                slots.push(K::reshape(pool, slot, from, merged_shape)?);
+            }
+        }
+        Ok(Some(SlotMerge { left: shape, shape: merged_shape, bounds, slots, own, note }))
+    }
+
+    fn release_bound<M: Medium>(
+        step: &mut Step<'_, M>,
+        left: Page<'_>,
+        right: Page<'_>,
+    ) -> Result<(), Stop> {
+        <K as KeyBounds>::release_bound(step, left, right)
+    }
+
+    fn merge<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        left: Page<'_>,
+        prepared: &mut SlotMerge,
+        under_log: &mut UnderLog<'_>,
+    ) {
+        let SlotMerge { left: shape, shape: merged, bounds, slots, own, note } = prepared;
+        let low = left.head(LOW_WORD).load();
+        let image = Image { shape: *merged, low, right: *bounds, slots };
+        if K::BYTES {
+            under_log(&mut || L::build::<M, P>(m, left, &image));
+        } else {
+            L::absorb::<M, P>(m, left, *shape, &slots[*own..], *bounds);
+        }
+        notes::note_image(m, op, left, &image, note);
+    }
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeEvens for (L, P, K) {
+    const EVENS: bool = false;
+    type EvenPlan = Infallible;
+
+    fn is_run(_: Page<'_>, _: Run, _: Asking) -> bool {
+        false
+    }
+    fn may_take(_: Page<'_>) -> bool {
+        false
+    }
+    fn plan_even<M: Medium>(
+        _: &Pool<M>,
+        _: &Siblings<'_>,
+        _: Asking,
+        _: bool,
+        _: &K::Key,
+    ) -> Result<Option<Infallible>> {
+        Ok(None)
+    }
+    fn even<'m, M: Medium>(_: &'m M, _: &mut M::Op<'m>, _: &Siblings<'_>, plan: &mut Infallible) {
+        match *plan {}
+    }
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeChecks for (L, P, K) {
+    const HASH: u64 = L::HASH;
+    const NAME: &'static str = L::NAME;
+
+    fn nodes() -> &'static str {
+        std::any::type_name::<(L, P)>()
+    }
+
+    /// They go round in the body, which has a power of two of slots.
+    fn fits(geometry: Geometry) -> bool {
+        !geometry.is_whole()
+    }
+
+    fn check_medium<M: Medium>() -> Result<()> {
+        Ok(())
+    }
+
+    fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
+        notes::redo::<M, L>(m, page, change)
+    }
+
+    fn first_touch<M: Medium>(m: &M, page: Page<'_>) -> Result<()> {
+        debug_assert!(page.latch().is_held(), "the first touch of page {} is latched", page.no());
+        let Some(shape) = Shape::of(page) else { return Ok(()) };
+        let run = Run::of(page);
+        // No crash leaves that, also where the count is not flushed with each change: a node is
+        // flushed whole before anything names it, and each count stored later is within the node.
+        if run.count > page.slots() {
+            return Err(damaged(page, format!("count {} is above {}", run.count, page.slots())));
+        }
+        if !M::JOURNALED {
+            L::recover(m, page, shape)?;
+        }
+        P::rebuild(page, Run::of(page), shape.key_word());
+        Ok(())
+    }
+
+    fn flaw(page: Page<'_>, _: Shape) -> Option<(usize, String)> {
+        let count = Run::of(page).count;
+        let at = 8 * crate::node::RUN_WORD;
+        (count > page.slots()).then(|| (at, format!("holds {count} entries")))
+    }
+
+    fn look<'m>(page: Page<'m>, run: Run, pos: usize) -> EntryView<'m, Self> {
+        let p = run.slot(page, pos);
+        let entry = Slot::read(page, p);
+        EntryView { offset: LINE_BYTES + 16 * p, identity: Some(entry.ident), entry }
+    }
+
+    fn entry_fits(shape: Shape, slot: Slot, key: &K::Owned) -> bool {
+        K::slot_fits(shape, slot, key)
+    }
+
+    fn bounds_fit(page: Page<'_>, shape: Shape, low: &K::Owned, high: Option<&K::Owned>) -> bool {
+        <K as Inspect>::bounds_fit(page, shape, low, high)
+    }
+
+    fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2] {
+        <K as Inspect>::bound_records(page)
+    }
+
+    fn fill(page: Page<'_>, run: Run) -> (usize, usize) {
+        (run.count, page.slots())
+    }
+}

@@ -1,0 +1,957 @@
+//! What the spine asks of slotted nodes, answered with the pool: in the order of the traits of [`node`](crate::node).
+//!
+//! A value is in the entry, or in the record that it refers to. A key that a node keeps in part is compared and read
+//! where it is whole. The records of pairs and of fences that do not fit come and go with them.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use everleaf_pmem::{
+    Change, Error, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, Seen, fallible,
+};
+use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
+
+use crate::node::{
+    Asking, EntryView, FLAG_BYTES, FLAG_SLOTTED, MAX_LEVEL, NodeAt, NodeBounds, NodeChecks,
+    NodeCopies, NodeEvens, NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams,
+    NodeValues, NodeWrites, PutPoint, Rank, Shape, Siblings, UnderLog, damaged,
+};
+use crate::record::{self, PendingRecord, check_limits, key_of_record, read};
+use crate::slots::Slot;
+use crate::slotted::copy::LeafCopy;
+use crate::slotted::{
+    self, DetachedEdit, Edit, Entry, Even, FenceAt, Fill, Image, Merge, Room, Slotted, Split,
+    Value, ValueSize, View, is_inline,
+};
+
+/// Lines of slots that a search asks for before it knows how many there are: those of 128 slots.
+const SLOT_LINES: usize = 16;
+
+/// An entry of a slotted node.
+#[derive(Clone, Copy)]
+pub struct EntryAt<'m> {
+    pub(super) view: View<'m>,
+    pub(super) pos: usize,
+    pub(super) parts: Entry,
+}
+
+impl NodeKeys for Slotted {
+    type Key = [u8];
+    type Owned = Vec<u8>;
+    type View<'m> = View<'m>;
+    type Entry<'m> = EntryAt<'m>;
+    const LOCK_FREE: bool = false;
+
+    fn lowest() -> Vec<u8> {
+        Vec::new()
+    }
+    fn own(key: &[u8]) -> Result<Vec<u8>> {
+        fallible::copy(key, "a key")
+    }
+    fn key_weight(key: &Vec<u8>) -> usize {
+        key.len()
+    }
+
+    #[inline(always)]
+    fn shape(page: Page<'_>) -> Option<Shape> {
+        Shape::with_flags(page, FLAG_BYTES | FLAG_SLOTTED)
+    }
+    #[inline(always)]
+    fn view(page: Page<'_>) -> View<'_> {
+        View::read(page)
+    }
+    #[inline(always)]
+    fn reader_view(page: Page<'_>) -> View<'_> {
+        View::read(page)
+    }
+    #[inline(always)]
+    fn count(view: View<'_>) -> usize {
+        view.count()
+    }
+    #[inline(always)]
+    fn entry<'m>(_: Page<'m>, view: View<'m>, pos: usize) -> EntryAt<'m> {
+        EntryAt { view, pos, parts: view.entry(pos) }
+    }
+    #[inline(always)]
+    fn prefetch(page: Page<'_>) {
+        page.prefetch(0);
+        (1..=SLOT_LINES).for_each(|line| page.prefetch_at(LINE_BYTES * line));
+    }
+    fn prefetch_whole(page: Page<'_>) {
+        page.prefetch_whole(0);
+    }
+
+    #[inline(always)]
+    fn rank<M: Medium>(
+        pool: &Pool<M>,
+        _: Page<'_>,
+        _: Shape,
+        view: View<'_>,
+        key: &[u8],
+    ) -> Result<Rank> {
+        view.rank(key, |place| compare(pool, place, key))
+    }
+
+    #[inline]
+    fn key<M: Medium>(pool: &Pool<M>, _: Shape, entry: EntryAt<'_>) -> Result<Vec<u8>> {
+        let mut key = Vec::new();
+        match entry.view.key_into(entry.pos, &mut key)? {
+            None => Ok(key),
+            Some(place) => whole(pool, place),
+        }
+    }
+    #[inline(always)]
+    fn child<M: Medium>(_: &Pool<M>, entry: EntryAt<'_>) -> Result<PageNo> {
+        Ok(entry.view.child_of(&entry.parts))
+    }
+
+    fn raced(_: Slot) -> EntryAt<'static> {
+        unreachable!("no reader goes on beside a writer of a slotted node")
+    }
+}
+
+impl NodeBounds for Slotted {
+    const PREFIXED: bool = true;
+
+    #[inline(always)]
+    fn cmp_high<M: Medium>(
+        pool: &Pool<M>,
+        page: Page<'_>,
+        _: Shape,
+        key: &[u8],
+    ) -> Result<Ordering> {
+        View::read(page).cmp_high(key, |place| compare(pool, place, key))
+    }
+
+    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<Vec<u8>>> {
+        let view = View::read(page);
+        view.low().map(|low| fence(pool, &view, low)).transpose()
+    }
+
+    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Vec<u8>> {
+        let view = View::read(page);
+        match view.high() {
+            Some(high) => fence(pool, &view, high),
+            None => Err(damaged(page, "has a sibling but no upper bound")),
+        }
+    }
+}
+
+impl NodeValues for Slotted {
+    type Value = Vec<u8>;
+    type Far<'p, M: Medium> = LargeValue<'p, M>;
+
+    #[inline]
+    fn found<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        entry: EntryAt<'_>,
+    ) -> Result<StoredValue<Vec<u8>, LargeValue<'p, M>>> {
+        if let Some(record) = entry.view.reference_of(&entry.parts) {
+            return found_in_record(pool, record);
+        }
+        let mut value = Vec::new();
+        entry.view.value_onto(&entry.parts, &mut value)?;
+        Ok(StoredValue::Inline(value))
+    }
+
+    fn read<M: Medium>(far: &LargeValue<'_, M>) -> Result<Vec<u8>> {
+        far.read()
+    }
+
+    #[inline]
+    fn pair<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        entry: EntryAt<'_>,
+    ) -> Result<(Vec<u8>, StoredValue<Vec<u8>, LargeValue<'p, M>>)> {
+        match entry.view.reference_of(&entry.parts) {
+            // One visit of the record for both.
+            Some(record) if entry.parts.cut => {
+                read(pool, RecordRef::from_bits(record), |record| pool.find_pair(record))
+            }
+            _ => Ok((Self::key(pool, shape, entry)?, Self::found(pool, entry)?)),
+        }
+    }
+
+    fn weight(value: &Vec<u8>) -> usize {
+        value.len()
+    }
+
+    fn far_weight<M: Medium>(far: &LargeValue<'_, M>) -> usize {
+        usize::try_from(far.value_bytes()).unwrap_or(usize::MAX)
+    }
+
+    #[inline(always)]
+    fn record(shape: Shape, entry: EntryAt<'_>) -> Option<RecordRef> {
+        let is_leaf = shape.level == 0;
+        let reference = entry.view.reference_of(&entry.parts).filter(|_| is_leaf);
+        reference.map(RecordRef::from_bits)
+    }
+}
+
+#[cold]
+fn found_in_record<M: Medium>(
+    pool: &Pool<M>,
+    record: u64,
+) -> Result<StoredValue<Vec<u8>, LargeValue<'_, M>>> {
+    read(pool, RecordRef::from_bits(record), |record| pool.find_value(record))
+}
+
+/// The order of a key that a record holds to another one.
+#[cold]
+pub(super) fn compare<M: Medium>(pool: &Pool<M>, record: u64, key: &[u8]) -> Result<Ordering> {
+    record::compare(pool, RecordRef::from_bits(record), key)
+}
+
+/// All of a key that a record holds.
+#[cold]
+pub(super) fn whole<M: Medium>(pool: &Pool<M>, record: u64) -> Result<Vec<u8>> {
+    key_of_record(pool, RecordRef::from_bits(record))
+}
+
+/// The record of a node's low fence, if it is long. Waits for who changes the node.
+pub(super) fn low_record<M: Medium>(pool: &Pool<M>, no: PageNo) -> Result<Option<u64>> {
+    let page = pool.page(no)?;
+    loop {
+        match page.latch().read_version() {
+            Seen::Ready(version) => {
+                let record = View::read(page).low().and_then(|low| low.record);
+                if page.latch().validate(version) {
+                    return Ok(record);
+                }
+            }
+            Seen::Absent => pool.latch(no)?.1.unlock_unchanged(),
+        }
+    }
+}
+
+/// All of a fence.
+pub(super) fn fence<M: Medium>(pool: &Pool<M>, view: &View<'_>, at: FenceAt) -> Result<Vec<u8>> {
+    if let Some(record) = at.record {
+        return key_of_record(pool, RecordRef::from_bits(record));
+    }
+    let mut key = Vec::new();
+    view.fence_into(at, &mut key)?;
+    Ok(key)
+}
+
+/// The record of a fence, if it is long.
+pub(super) fn record(fence: Option<FenceAt>) -> Option<RecordRef> {
+    fence.and_then(|fence| fence.record).map(RecordRef::from_bits)
+}
+
+/// All of the key at a position.
+#[inline]
+pub(super) fn key_at<M: Medium>(pool: &Pool<M>, page: Page<'_>, pos: usize) -> Result<Vec<u8>> {
+    let mut key = Vec::new();
+    match View::read(page).key_into(pos, &mut key)? {
+        None => Ok(key),
+        Some(far) => whole(pool, far),
+    }
+}
+
+impl NodeCopies for Slotted {
+    #[inline]
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        _: Shape,
+        entry: EntryAt<'_>,
+        key: &mut Vec<u8>,
+    ) -> Result<()> {
+        if let Some(place) = entry.view.key_into(entry.pos, key)? {
+            *key = whole(pool, place)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn pair_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        entry: EntryAt<'_>,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        if let Some(bits) = entry.view.reference_of(&entry.parts) {
+            return pair_of_record(pool, shape, entry, RecordRef::from_bits(bits), key, value);
+        }
+        Self::key_into(pool, shape, entry, key)?;
+        value.clear();
+        entry.view.value_onto(&entry.parts, value)?;
+        Ok(true)
+    }
+
+    fn leaf_into(at: &NodeAt<'_, Self>, copy: &mut LeafCopy) -> Result<bool> {
+        copy.fill(&at.view)
+    }
+
+    #[inline]
+    fn value_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        _: Shape,
+        entry: EntryAt<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<StoredValue<(), LargeValue<'p, M>>> {
+        if let Some(bits) = entry.view.reference_of(&entry.parts) {
+            return record::value_into(pool, RecordRef::from_bits(bits), value);
+        }
+        value.clear();
+        entry.view.value_onto(&entry.parts, value)?;
+        Ok(StoredValue::Inline(()))
+    }
+
+    fn read_into<M: Medium>(far: &LargeValue<'_, M>, value: &mut Vec<u8>) -> Result<()> {
+        far.read_into(value)
+    }
+
+    #[inline]
+    fn part_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        _: Shape,
+        entry: EntryAt<'_>,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
+        if let Some(bits) = entry.view.reference_of(&entry.parts) {
+            return record::part_into(pool, RecordRef::from_bits(bits), from, buf);
+        }
+        entry.view.value_part(&entry.parts, from, buf).map(StoredValue::Inline)
+    }
+
+    fn read_at<M: Medium>(far: &LargeValue<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize> {
+        far.read_at(from, buf)
+    }
+
+    fn value_bytes<M: Medium>(pool: &Pool<M>, _: Shape, entry: EntryAt<'_>) -> Result<u64> {
+        match entry.parts.value {
+            ValueSize::Inline(bytes) => Ok(bytes as u64),
+            ValueSize::Reference => {
+                let bits = entry.view.reference_of(&entry.parts).unwrap_or_default();
+                record::value_bytes(pool, RecordRef::from_bits(bits))
+            }
+        }
+    }
+}
+
+/// The pair of an entry that names a record.
+#[cold]
+fn pair_of_record<M: Medium>(
+    pool: &Pool<M>,
+    shape: Shape,
+    entry: EntryAt<'_>,
+    record: RecordRef,
+    key: &mut Vec<u8>,
+    value: &mut Vec<u8>,
+) -> Result<bool> {
+    if entry.parts.cut {
+        return record::pair_into(pool, record, key, value);
+    }
+    Slotted::key_into(pool, shape, entry, key)?;
+    record::if_readable(record::value_in_memory(pool, record, value))
+}
+
+impl Slotted {
+    /// What the entry of a pair holds beside the key.
+    fn size_of<M: Medium>(value: &[u8], prepared: &Option<PendingRecord<'_, M>>) -> ValueSize {
+        match prepared {
+            None => ValueSize::Inline(value.len()),
+            Some(_) => ValueSize::Reference,
+        }
+    }
+
+    /// Makes ready to put a pair that lives in its leaf, if the leaf has room for it and the pair that it replaces lives
+    /// there, too.
+    #[inline(always)]
+    fn ready_inline<'a>(
+        ready: &mut Edit<'a>,
+        at: &PutPoint<'_, Self>,
+        key: &'a [u8],
+        value: &'a [u8],
+    ) -> bool {
+        let frees = at.found.is_some_and(|entry| entry.parts.value == ValueSize::Reference);
+        !frees && ready.put(&at.view, at.rank, key, Value::Inline(value))
+    }
+}
+
+impl NodeStreams for Slotted {
+    fn prepared<M: Medium>(large: Large<'_, M>) -> Option<PendingRecord<'_, M>> {
+        Some(PendingRecord::of_large(large))
+    }
+}
+
+impl NodeWrites for Slotted {
+    const VALUES_GROW: bool = true;
+    type Input = [u8];
+    /// The record of the pair, if it does not live in its leaf.
+    type Prepared<'p, M: Medium> = Option<PendingRecord<'p, M>>;
+    type Plan = Option<RecordRef>;
+    type Ready<'a> = Edit<'a>;
+
+    fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        check_limits(key, value)
+    }
+
+    #[inline(always)]
+    fn prepare<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Option<PendingRecord<'p, M>>> {
+        if is_inline(key.len(), value.len(), pool.geometry().page_bytes()) {
+            return Ok(None);
+        }
+        PendingRecord::new(pool, key, value).map(Some)
+    }
+
+    #[inline(always)]
+    fn ready_alone<'a, M: Medium>(
+        ready: &mut Edit<'a>,
+        at: &PutPoint<'_, Self>,
+        (key, value): (&'a [u8], &'a [u8]),
+        prepared: &Option<PendingRecord<'_, M>>,
+    ) -> bool {
+        prepared.is_none() && Self::ready_inline(ready, at, key, value)
+    }
+
+    fn wants<M: Medium>(
+        at: &PutPoint<'_, Self>,
+        key: &[u8],
+        value: &[u8],
+        prepared: &Option<PendingRecord<'_, M>>,
+    ) -> Option<Asking> {
+        let size = Self::size_of(value, prepared);
+        let room = match &at.found {
+            None => at.view.room_for(key, size),
+            Some(entry) => {
+                let value = match size {
+                    ValueSize::Inline(_) => Value::Inline(value),
+                    ValueSize::Reference => Value::Reference(0),
+                };
+                at.view.room_for_update(entry.pos, &value)
+            }
+        };
+        (room == Room::Full).then(|| {
+            let bytes = at.view.bytes_for(key, size) + slotted::SLOT_BYTES;
+            Asking { rank: at.rank, bytes }
+        })
+    }
+
+    fn ready<'a>(
+        ready: &mut Edit<'a>,
+        at: &PutPoint<'_, Self>,
+        (key, value): (&'a [u8], &'a [u8]),
+        plan: &Option<RecordRef>,
+    ) -> Result<()> {
+        let value = match plan {
+            Some(record) => Value::Reference(record.bits()),
+            None => Value::Inline(value),
+        };
+        match ready.put(&at.view, at.rank, key, value) {
+            true => Ok(()),
+            false => Err(damaged(at.page, "has less room than it says")),
+        }
+    }
+
+    #[inline(always)]
+    fn put_alone<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        at: &PutPoint<'_, Self>,
+        _: (&[u8], &[u8]),
+        ready: &mut Edit<'_>,
+    ) {
+        ready.apply(m, op, &at.view);
+    }
+
+    fn plan<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        at: &PutPoint<'_, Self>,
+        prepared: &'s Option<PendingRecord<'p, M>>,
+    ) -> Result<Option<RecordRef>, Stop> {
+        let record = prepared.as_ref().map(|record| record.plan(step)).transpose()?;
+        if let Some(entry) = at.found {
+            Self::release(step, entry)?;
+        }
+        Ok(record)
+    }
+
+    fn put<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        at: &PutPoint<'_, Self>,
+        plan: &Option<RecordRef>,
+        (key, value): (&[u8], &[u8]),
+        prepared: &'s Option<PendingRecord<'p, M>>,
+        ready: &mut Edit<'_>,
+    ) {
+        if let (Some(prepared), Some(record)) = (prepared, plan) {
+            prepared.write(step, op, *record, key, value);
+        }
+        ready.apply(step.medium(), op, &at.view);
+    }
+
+    #[inline(always)]
+    fn release<M: Medium>(step: &mut Step<'_, M>, entry: EntryAt<'_>) -> Result<(), Stop> {
+        match entry.view.reference_of(&entry.parts) {
+            Some(record) => step.release(RecordRef::from_bits(record)),
+            None => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn remove<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, _: Shape, pos: usize) {
+        slotted::remove(m, op, &View::read(page), pos);
+    }
+}
+
+impl NodeFills for Slotted {
+    const FILLS: bool = true;
+    type FillPlan = Fill;
+
+    #[inline(always)]
+    fn ready_in_leaf<'a>(
+        ready: &mut Edit<'a>,
+        at: &PutPoint<'_, Self>,
+        (key, value): (&'a [u8], &'a [u8]),
+    ) -> bool {
+        is_inline(key.len(), value.len(), at.view.page_bytes())
+            && Self::ready_inline(ready, at, key, value)
+    }
+    fn plan_fill(view: View<'_>, pairs: &[(&[u8], &[u8])]) -> Result<Option<Fill>> {
+        Fill::plan(&view, pairs)
+    }
+    fn fill_count(plan: &Fill) -> usize {
+        plan.count()
+    }
+    fn fill_separator(plan: &Fill) -> &[u8] {
+        plan.separator()
+    }
+    fn fill_leaf<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        leaves: (Page<'_>, Page<'_>),
+        plan: &mut Fill,
+    ) {
+        plan.apply(m, op, leaves);
+    }
+}
+
+/// A split of a slotted node, before its step.
+pub struct PendingSplit<'p, M: Medium> {
+    keep: usize,
+    separator: Vec<u8>,
+    /// The records of the left node's high fence and the right node's low fence, if they are long.
+    records: Option<[PendingRecord<'p, M>; 2]>,
+}
+
+/// The value of an entry of an inner node whose separator is not cut.
+const CHILD: ValueSize = ValueSize::Inline(size_of::<PageNo>());
+
+/// The value of an entry of an inner node.
+#[inline(always)]
+fn child_size(separator: &[u8], page_bytes: usize) -> ValueSize {
+    match slotted::is_cut(separator.len(), page_bytes) {
+        false => CHILD,
+        true => Value::LongChild(0, 0).size(),
+    }
+}
+
+/// A child, and the record of its low fence, which is long.
+fn with_bound(child: Page<'_>, record: Option<u64>) -> Result<(PageNo, Option<u64>)> {
+    match record {
+        Some(record) => Ok((child.no(), Some(record))),
+        None => Err(damaged(child, "its lower bound is not the one that it was")),
+    }
+}
+
+fn child_value((no, record): (PageNo, Option<u64>)) -> Value<'static> {
+    match record {
+        None => Value::Child(no),
+        Some(record) => Value::LongChild(no, record),
+    }
+}
+
+/// All of the separator of a split that keeps `keep` entries.
+fn separator_at<M: Medium>(pool: &Pool<M>, left: Page<'_>, keep: usize) -> Result<Vec<u8>> {
+    let view = View::read(left);
+    if let Some(separator) = view.separator(keep)? {
+        return Ok(separator);
+    }
+    let mut separator = key_at(pool, left, keep)?;
+    if view.is_leaf() {
+        let below = key_at(pool, left, keep - 1)?;
+        let bytes = slotted::shortest_between(&below, &separator).len();
+        separator.truncate(bytes);
+    }
+    Ok(separator)
+}
+
+impl NodeSplits for Slotted {
+    const LOGGED: bool = false;
+    /// Its page, and the record of its low fence if that is long.
+    type Child = (PageNo, Option<u64>);
+    type Built = Image;
+    type Entering<'a> = Edit<'a>;
+    type PreparedSplit<'p, M: Medium> = PendingSplit<'p, M>;
+    type SplitPlan = Option<[RecordRef; 2]>;
+    type SplitReady = Split;
+
+    fn first_separator() -> Option<Vec<u8>> {
+        None
+    }
+
+    fn new_leaf<M: Medium>(
+        pool: &Pool<M>,
+        _: Option<&[u8]>,
+        _: Option<(&[u8], PageNo)>,
+    ) -> Result<Image> {
+        Image::empty(pool.geometry().page_bytes(), 0)
+    }
+
+    fn new_root<M: Medium>(
+        pool: &Pool<M>,
+        level: u8,
+        (left, separator, right): (PageNo, &[u8], (PageNo, Option<u64>)),
+    ) -> Result<Image> {
+        debug_assert!(level <= MAX_LEVEL);
+        let page_bytes = pool.geometry().page_bytes();
+        Image::root(page_bytes, level, left, separator, child_value(right))
+    }
+
+    fn child_at<M: Medium>(
+        pool: &Pool<M>,
+        separator: &[u8],
+        child: PageNo,
+    ) -> Result<(PageNo, Option<u64>)> {
+        if !slotted::is_cut(separator.len(), pool.geometry().page_bytes()) {
+            return Ok((child, None));
+        }
+        // It is the same as long as the child lives: long fences do not move between nodes.
+        with_bound(pool.page(child)?, low_record(pool, child)?)
+    }
+
+    fn held_child<M: Medium>(
+        pool: &Pool<M>,
+        separator: &[u8],
+        child: Page<'_>,
+    ) -> Result<(PageNo, Option<u64>)> {
+        if !slotted::is_cut(separator.len(), pool.geometry().page_bytes()) {
+            return Ok((child.no(), None));
+        }
+        with_bound(child, View::read(child).low().and_then(|low| low.record))
+    }
+
+    fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Image) {
+        slotted::build(m, op, page, built);
+    }
+
+    #[inline(always)]
+    fn entry_wants<M: Medium>(
+        _: Page<'_>,
+        _: Shape,
+        view: View<'_>,
+        rank: Rank,
+        separator: &[u8],
+    ) -> Option<Asking> {
+        let child = child_size(separator, view.page_bytes());
+        (view.room_for(separator, child) == Room::Full).then(|| {
+            let bytes = view.bytes_for(separator, child) + slotted::SLOT_BYTES;
+            Asking { rank, bytes }
+        })
+    }
+
+    fn new_entry<'a>(
+        page: Page<'_>,
+        _: Shape,
+        view: View<'_>,
+        rank: Rank,
+        (separator, child): (&'a [u8], (PageNo, Option<u64>)),
+    ) -> Result<Edit<'a>> {
+        let mut edit = Edit::default();
+        match edit.put(&view, rank, separator, child_value(child)) {
+            true => Ok(edit),
+            false => Err(damaged(page, "has less room than it says")),
+        }
+    }
+
+    fn enter<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        page: Page<'_>,
+        _: Shape,
+        _: Rank,
+        entry: &mut Edit<'_>,
+    ) {
+        entry.apply(m, op, &View::read(page));
+    }
+
+    fn stage<M: Medium>(
+        page: Page<'_>,
+        shape: Shape,
+        view: View<'_>,
+        key: &[u8],
+        value_bytes: usize,
+    ) -> NodeRoom {
+        let page_bytes = page.geometry().page_bytes();
+        let value = match value_bytes {
+            bytes if bytes > slotted::inline_value_max(page_bytes) => ValueSize::Reference,
+            bytes => ValueSize::Inline(bytes),
+        };
+        // Without the prefix: nodes that are still to come may have none.
+        let pair = slotted::entry_bytes_for(key.len(), value, page_bytes);
+        let longest =
+            slotted::entry_bytes_for(slotted::whole_key_max(page_bytes), CHILD, page_bytes);
+        let separator = if shape.level == 0 {
+            slotted::entry_bytes_for(key.len(), CHILD, page_bytes)
+        } else {
+            longest
+        };
+        let room = slotted::room(page_bytes);
+        // Inner nodes get nothing but separators.
+        let entry = if shape.level == 0 { pair.max(separator) } else { separator };
+        let entry = slotted::SLOT_BYTES + entry;
+        NodeRoom { load: view.used_bytes(), room, entry, gain: (room / 4).max(1) }
+    }
+
+    fn split_point(_: Page<'_>, view: View<'_>, asking: Asking) -> Result<usize> {
+        view.split_point(asking.rank.lt(), asking.bytes)
+    }
+
+    fn prepare_split<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        left: Page<'_>,
+        _: Shape,
+        keep: usize,
+    ) -> Result<PendingSplit<'p, M>> {
+        let separator = separator_at(pool, left, keep)?;
+        let is_long = slotted::is_long_fence(separator.len(), pool.geometry().page_bytes());
+        let record = || PendingRecord::new(pool, &separator, &[]);
+        let records = if is_long { Some([record()?, record()?]) } else { None };
+        Ok(PendingSplit { keep, separator, records })
+    }
+
+    fn separator<M: Medium>(prepared: &PendingSplit<'_, M>) -> Result<Vec<u8>> {
+        fallible::copy(&prepared.separator, "a key")
+    }
+
+    fn plan_split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        prepared: &'s PendingSplit<'p, M>,
+    ) -> Result<Option<[RecordRef; 2]>, Stop> {
+        match &prepared.records {
+            Some([left, right]) => Ok(Some([left.plan(step)?, right.plan(step)?])),
+            None => Ok(None),
+        }
+    }
+
+    fn ready_split<M: Medium>(
+        left: Page<'_>,
+        _: Page<'_>,
+        _: &Option<[RecordRef; 2]>,
+        prepared: &PendingSplit<'_, M>,
+    ) -> Result<Split> {
+        let PendingSplit { keep, separator, .. } = prepared;
+        Split::new(&View::read(left), *keep, fallible::copy(separator, "a key")?)
+    }
+
+    fn split<'s, 'p: 's, M: Medium>(
+        step: &mut Step<'s, M>,
+        op: &mut M::Op<'s>,
+        nodes: (Page<'_>, Page<'_>),
+        plan: &Option<[RecordRef; 2]>,
+        prepared: &'s PendingSplit<'p, M>,
+        ready: &mut Split,
+        under_log: &mut UnderLog<'_>,
+    ) {
+        if let (Some(plan), Some(records)) = (plan, &prepared.records) {
+            for (r, record) in plan.iter().zip(records) {
+                record.write(step, op, *r, &prepared.separator, &[]);
+            }
+        }
+        let records = plan.map_or([0; 2], |plan| plan.map(RecordRef::bits));
+        ready.apply(step.medium(), op, nodes, records);
+        // Nothing to cut any more, but the right node is there.
+        under_log(&mut || {});
+    }
+}
+
+impl NodeMerges for Slotted {
+    type PreparedMerge = Merge;
+
+    /// Not each removal asks, but the one of the last pair does: an empty leaf always goes.
+    #[inline(always)]
+    fn is_sparse(_: Page<'_>, view: View<'_>) -> bool {
+        let count = view.count();
+        slotted::is_sparse(&view) && (count < 4 || count.is_multiple_of(4))
+    }
+
+    fn load(_: Page<'_>, view: View<'_>) -> usize {
+        view.used_bytes()
+    }
+
+    fn takes_another<M: Medium>(page: Page<'_>, _: Shape, view: View<'_>) -> bool {
+        2 * view.used_bytes() <= slotted::room(page.geometry().page_bytes())
+    }
+
+    fn fit<M: Medium>(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool {
+        // An inner node with one child has to go, like an empty leaf.
+        let nothing = usize::from(shape.level > 0);
+        slotted::may_merge(&View::read(left), &View::read(right), nothing)
+    }
+
+    fn prepare_merge<M: Medium>(
+        _: &Pool<M>,
+        left: Page<'_>,
+        right: Page<'_>,
+        shape: Shape,
+    ) -> Result<Option<Merge>> {
+        let nothing = usize::from(shape.level > 0);
+        Merge::plan(&View::read(left), &View::read(right), nothing)
+    }
+
+    fn release_bound<M: Medium>(
+        step: &mut Step<'_, M>,
+        left: Page<'_>,
+        right: Page<'_>,
+    ) -> Result<(), Stop> {
+        let (left, right) = (View::read(left), View::read(right));
+        for record in [record(left.high()), record(right.low())].into_iter().flatten() {
+            step.release(record)?;
+        }
+        Ok(())
+    }
+
+    fn merge<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        left: Page<'_>,
+        prepared: &mut Merge,
+        _: &mut UnderLog<'_>,
+    ) {
+        prepared.apply(m, op, left);
+    }
+}
+
+/// An evening out: both leaves, and the parent's entry for the right one.
+pub struct EvenPlan {
+    even: Even,
+    entry: DetachedEdit,
+}
+
+impl NodeEvens for Slotted {
+    const EVENS: bool = true;
+    type EvenPlan = EvenPlan;
+
+    fn is_run(_: Page<'_>, view: View<'_>, asking: Asking) -> bool {
+        view.is_appending(asking.rank.lt())
+    }
+
+    fn may_take(neighbour: Page<'_>) -> bool {
+        slotted::may_take(&View::read(neighbour))
+    }
+
+    fn plan_even<M: Medium>(
+        _: &Pool<M>,
+        siblings: &Siblings<'_>,
+        asking: Asking,
+        asks_left: bool,
+        key: &[u8],
+    ) -> Result<Option<EvenPlan>> {
+        let Siblings { left, right, parent, entry } = *siblings;
+        let asking = slotted::Asking {
+            in_left: asks_left,
+            key,
+            pos: asking.rank.lt(),
+            bytes: asking.bytes,
+            replaces: asking.rank.exact,
+        };
+        let planned = Even::plan(&View::read(left), &View::read(right), &asking)?;
+        let Some(even) = planned else { return Ok(None) };
+        let mut edit = Edit::default();
+        if !edit.rekey(&View::read(parent), entry, even.separator(), right.no()) {
+            return Ok(None);
+        }
+        let entry = edit.detach();
+        Ok(Some(EvenPlan { even, entry }))
+    }
+
+    fn even<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        siblings: &Siblings<'_>,
+        plan: &mut EvenPlan,
+    ) {
+        let Siblings { left, right, parent, .. } = *siblings;
+        plan.even.apply(m, op, left, right);
+        let (view, separator) = (View::read(parent), plan.even.separator());
+        plan.entry.attach(&view, separator, Value::Child(right.no())).apply(m, op, &view);
+    }
+}
+
+impl NodeChecks for Slotted {
+    /// "slotted", the 16 bits of a slot's head and its offset, and a version.
+    const HASH: u64 = u64::from_be_bytes(*b"slotted\x01");
+    const NAME: &'static str = "slotted";
+
+    fn nodes() -> &'static str {
+        "slotted"
+    }
+
+    fn fits(geometry: Geometry) -> bool {
+        geometry.is_whole()
+    }
+
+    fn check_medium<M: Medium>() -> Result<()> {
+        if M::JOURNALED {
+            return Ok(());
+        }
+        let what = "slotted nodes need a medium with a journal, which makes their steps whole";
+        Err(Error::Unsupported { what: what.into() })
+    }
+
+    fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
+        slotted::redo(m, page, change)
+    }
+
+    fn first_touch<M: Medium>(_: &M, page: Page<'_>) -> Result<()> {
+        debug_assert!(page.latch().is_held(), "the first touch of page {} is latched", page.no());
+        if Shape::of(page).is_none() { Ok(()) } else { slotted::check_page(page) }
+    }
+
+    fn gap(bytes: &[u8]) -> Range<usize> {
+        slotted::gap_of(bytes)
+    }
+
+    fn flaw(page: Page<'_>, _: Shape) -> Option<(usize, String)> {
+        match slotted::check_page(page) {
+            Err(Error::Corrupt { offset, what, .. }) => {
+                let at = offset.saturating_sub(page.file_offset()) as usize;
+                let what = what.strip_prefix(&format!("page {}: ", page.no())).unwrap_or(&what);
+                Some((at, what.to_owned()))
+            }
+            _ => None,
+        }
+    }
+
+    fn look<'m>(page: Page<'m>, view: View<'m>, pos: usize) -> EntryView<'m, Self> {
+        let entry = Self::entry(page, view, pos);
+        EntryView { offset: entry.parts.at, identity: None, entry }
+    }
+
+    fn entry_fits(_: Shape, entry: EntryAt<'_>, key: &Vec<u8>) -> bool {
+        entry.view.fits(entry.pos, key)
+    }
+
+    fn bounds_fit(page: Page<'_>, _: Shape, low: &Vec<u8>, high: Option<&Vec<u8>>) -> bool {
+        View::read(page).bounds_fit(low, high.map(Vec::as_slice))
+    }
+
+    fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2] {
+        let view = View::read(page);
+        [record(view.low()), record(view.high())]
+    }
+
+    fn fill(page: Page<'_>, view: View<'_>) -> (usize, usize) {
+        (view.used_bytes(), slotted::room(page.geometry().page_bytes()))
+    }
+}
