@@ -1,18 +1,21 @@
 //! One open pool.
 
 use std::fmt;
+use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use everleaf_file::io::{Io, RealIo};
+use everleaf_pmem::fallible;
 
-use crate::durable::Durable;
 use crate::engine::{Engine, Place, PoolTree};
 use crate::limits::check_name;
 use crate::options::{Options, Storage};
 use crate::{
-    Batch, Compaction, Counts, Damage, Durability, Error, Result, Snapshot, Stats, Transaction,
-    TransactionOptions, Tree, transaction,
+    Batch, Compaction, Counts, Damage, Durability, Error, PageCount, Result, Snapshot, Stats,
+    Transaction, TransactionOptions, Tree, TreeStats, transaction,
 };
 
 /// An open pool of named trees.
@@ -551,7 +554,7 @@ impl Db {
     ///
     /// Those of [`Tree::get`].
     pub fn count(&self) -> Result<Counts> {
-        crate::walk::count(&self.engine)
+        count_all(&self.engine)
     }
 
     /// Reads the whole pool and lists each damage that it finds. The list is empty if the pool is sound.
@@ -564,7 +567,7 @@ impl Db {
     ///
     /// Only an error that ends the walk, such as a failed read or an allocation that failed. Damage is not an error.
     pub fn check(&self) -> Result<Vec<Damage>> {
-        crate::walk::check(&self.engine)
+        check_all(&self.engine)
     }
 
     /// Makes everything durable, marks the pool as cleanly closed, and releases its locks. This also writes the pages that
@@ -739,4 +742,93 @@ impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Db").field("epoch", &self.epoch()).finish_non_exhaustive()
     }
+}
+
+/// A future that is ready when an epoch is on disk, made by [`Db::durable`].
+///
+/// It belongs to no runtime. Its waker is woken once, at the end of its epoch. If it is dropped before that, it is
+/// forgotten, and the epoch ends all the same. If it is polled after it was ready, it answers again.
+#[derive(Debug)]
+#[must_use = "a future does nothing until it is polled"]
+pub struct Durable(State);
+
+#[derive(Debug)]
+enum State {
+    Waits(everleaf_file::Durable),
+    /// There are no epochs.
+    Is(Result<()>),
+}
+
+impl Durable {
+    pub(crate) fn new(engine: &Engine, epoch: u64) -> Self {
+        Self(match engine.durable(epoch) {
+            Some(waits) => State::Waits(waits),
+            None => State::Is(engine.wait_durable(epoch)),
+        })
+    }
+}
+
+impl Future for Durable {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match &mut self.get_mut().0 {
+            State::Waits(waits) => Pin::new(waits).poll(context),
+            State::Is(answer) => Poll::Ready(answer.clone()),
+        }
+    }
+}
+
+/// Walks the whole pool, for [`Db::count`].
+fn count_all(engine: &Engine) -> Result<Counts> {
+    // The catalog comes first, and is no tree of the user's.
+    let (mut trees, mut is_catalog) = (Vec::new(), true);
+    engine.reports(|name, report| {
+        if let Some(damage) = report.damages.first() {
+            let offset = engine.page_offset(damage.page) + damage.offset_bytes_in_page as u64;
+            return Err(Error::corrupt(offset, damage.what.clone()));
+        }
+        debug_assert_eq!(name.is_empty(), is_catalog, "the catalog is first");
+        if std::mem::take(&mut is_catalog) {
+            return Ok(());
+        }
+        let tree = TreeStats {
+            name: name.to_owned(),
+            entries: report.entries,
+            depth: report.nodes_by_level.len() as u32,
+            nodes_by_level: report.nodes_by_level,
+            fill: report.fill,
+            key_bytes: report.key_bytes,
+            value_bytes: report.value_bytes,
+        };
+        fallible::push(&mut trees, tree, "the figures of all trees")
+    })?;
+    let pages = engine.page_counts()?;
+    let count = |kind, pages| PageCount { kind, pages: u64::from(pages) };
+    Ok(Counts {
+        trees,
+        pages: vec![
+            count("node", pages.nodes),
+            count("record", pages.records),
+            count("extent", pages.extents),
+            count("map", pages.maps),
+            count("anchor", pages.anchors),
+        ],
+    })
+}
+
+/// Walks the whole pool, for [`Db::check`].
+fn check_all(engine: &Engine) -> Result<Vec<Damage>> {
+    let (found, stopped) = engine.check()?;
+    let mut damages = fallible::list(found.len() + 1, "the damages of a pool")?;
+    damages.extend(found.into_iter().map(|d| {
+        let offset = engine.page_offset(d.page) + d.offset_bytes_in_page as u64;
+        Damage { file: "data", offset, what: d.what }
+    }));
+    if let Some(Error::Corrupt { file, offset, what }) = stopped {
+        damages.push(Damage { file, offset, what });
+    }
+    damages.sort_unstable_by(|a, b| (a.offset, &a.what).cmp(&(b.offset, &b.what)));
+    damages.dedup();
+    Ok(damages)
 }

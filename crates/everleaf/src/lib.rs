@@ -73,7 +73,6 @@ mod attempts;
 mod batch;
 mod cursor;
 mod db;
-mod durable;
 mod engine;
 mod key_range;
 pub mod keys;
@@ -89,12 +88,10 @@ mod sorted;
 mod stats;
 mod transaction;
 mod tree;
-mod walk;
 
 pub use batch::Batch;
 pub use cursor::Cursor;
-pub use db::Db;
-pub use durable::Durable;
+pub use db::{Db, Durable};
 pub use everleaf_file::Compression;
 /// The file systems that a pool can lie on, for [`Options::open_on`].
 pub use everleaf_file::io;

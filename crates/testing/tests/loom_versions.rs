@@ -1,4 +1,4 @@
-//! The gate and what snapshots see, under loom: the code of `gate.rs` and `versions.rs` itself, in the orders of
+//! The gate and what snapshots see, under loom: the code of `versions.rs` itself, in the orders of
 //! their threads and with the values that loom's memory model lets a load return; and the same with one thing done
 //! wrong, which loom must find.
 //!
@@ -7,8 +7,6 @@
 //! `Source::at_cut`, `FileStore::commit`. Orders are those of at most `PREEMPTIONS` switches that nobody asked for;
 //! a wait that has no end is found, too.
 
-#[path = "../../everleaf/src/engine/gate.rs"]
-mod gate;
 #[path = "../../everleaf/src/sorted.rs"]
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod sorted;
@@ -50,12 +48,11 @@ mod sync {
 
 use everleaf_pmem::{Error, Result};
 use everleaf_tree::blink::{Before, KeepBefore};
-use gate::Gate;
 use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use sync::{Mutex, be_thread, lock};
-use versions::{Cut, Images, Keeper, Versions};
+use versions::{Cut, Gate, Images, Keeper, Versions};
 
 /// Switches from a thread that could go on.
 const PREEMPTIONS: usize = 3;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! alive           the pool is open, in this process
-//! right of way    what has failed often because others wrote goes first (way.rs)
-//! gate            nobody is alone: no snapshot is made, and no transaction validated (gate.rs)
+//! right of way    what has failed often because others wrote goes first
+//! gate            nobody is alone: no snapshot is made, and no transaction validated (versions.rs)
 //! sound           no batch was cut off half way
 //! the operation   a tree takes it, and keeps for snapshots what it replaces (versions.rs)
 //! room            if there was none, dropped trees give theirs, and it is tried again
@@ -11,9 +11,35 @@
 //!
 //! The order matters: a writer waits for the right of way while it holds nothing. Work in the background
 //! [enters](Store::enter) without giving way, and looks for no room, since it makes some.
+//!
+//! # The right of way
+//!
+//! What has failed often because others wrote meanwhile gets a moment in which they wait.
+//!
+//! ```text
+//! holder   ──take──┬─────── an attempt ───────┬─drop──
+//! writers          └─ wait before they write ─┘          at most LONGEST, whatever the holder does
+//! ```
+//!
+//! It is about progress, and nothing rests on it: what is read is validated all the same. So the word that writers
+//! load may be an old one, and whoever has waited for long goes on.
+//!
+//! **Nobody waits for ever.** A writer waits here before it holds anything of the pool: no latch, no epoch, no gate,
+//! no turn of batches or names. It waits by the clock, for `LONGEST` in all, and so does who wants the way while
+//! another one has it. The holder never waits for its own way, whatever it writes beside its transaction. So it makes
+//! no difference what the holder waits for meanwhile: a lock of the program's that a waiting writer has, another
+//! thread that writes, or nothing at all, for ever. If it panics, the drop gives the way back; if it is never heard of
+//! again, the way ends by the clock.
 
-use super::gate::Gate;
-use super::way::RightOfWay;
+use std::sync::Condvar;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use everleaf_pmem::sync::wait_timeout;
+
+use super::sync::{Mutex, MutexGuard, lock};
+use super::versions::Gate;
 use crate::{Error, Result};
 
 /// A store that writers enter, one operation at a time.
@@ -102,5 +128,163 @@ pub(crate) trait Store: Send + Sync + 'static {
             answer = operation();
         }
         answer
+    }
+}
+
+/// A way lasts no longer, and nobody waits for longer. In unit tests it is long, so that none ends too early on a busy
+/// machine.
+const LONGEST: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 50 });
+
+/// Which thread writers wait for, if any.
+#[derive(Default)]
+pub(crate) struct RightOfWay {
+    /// Whether to look at `holder`. Set and cleared with that in hand.
+    is_taken: AtomicBool,
+    holder: Mutex<Option<Holder>>,
+    /// There is no holder any more.
+    ended: Condvar,
+}
+
+struct Holder {
+    thread: ThreadId,
+    until: Instant,
+}
+
+/// This thread has the right of way until this is dropped, or [`LONGEST`] is over.
+pub(crate) struct Way<'w> {
+    of: &'w RightOfWay,
+    until: Instant,
+}
+
+impl RightOfWay {
+    /// Takes the way, unless this thread has it, or others have had it for as long as one waits.
+    #[cold]
+    pub fn take(&self) -> Option<Way<'_>> {
+        let mut free = self.wait()?;
+        let until = Instant::now() + LONGEST;
+        *free = Some(Holder { thread: std::thread::current().id(), until });
+        self.is_taken.store(true, Ordering::Relaxed);
+        Some(Way { of: self, until })
+    }
+
+    /// Waits while another thread has the right of way. The caller is about to write, and holds nothing.
+    #[inline(always)]
+    pub fn give(&self) {
+        if self.is_taken.load(Ordering::Relaxed) {
+            drop(self.wait());
+        }
+    }
+
+    /// Waits until nobody has the way, or for `LONGEST`; not at all if this thread has it. Returns the lock if
+    /// nobody has the way.
+    #[cold]
+    #[inline(never)]
+    fn wait(&self) -> Option<MutexGuard<'_, Option<Holder>>> {
+        let (mut now, me) = (Instant::now(), std::thread::current().id());
+        let patience = now + LONGEST;
+        let mut holder = lock(&self.holder);
+        loop {
+            match &*holder {
+                None => return Some(holder),
+                Some(other) if other.until <= now => {
+                    self.end(&mut holder);
+                    return Some(holder);
+                }
+                Some(other) if other.thread == me || patience <= now => return None,
+                Some(other) => {
+                    let most = other.until.min(patience) - now;
+                    holder = wait_timeout(&self.ended, &self.holder, holder, most);
+                    now = Instant::now();
+                }
+            }
+        }
+    }
+
+    fn end(&self, holder: &mut Option<Holder>) {
+        *holder = None;
+        self.is_taken.store(false, Ordering::Relaxed);
+        self.ended.notify_all();
+    }
+}
+
+impl Drop for Way<'_> {
+    fn drop(&mut self) {
+        let mut holder = lock(&self.of.holder);
+        // It may have ended by the clock, and another thread may have the next one.
+        let me = std::thread::current().id();
+        if holder.as_ref().is_some_and(|now| now.thread == me && now.until == self.until) {
+            self.of.end(&mut holder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A way that another thread took, and of which nothing is heard any more.
+    fn of_a_thread_that_is_gone(right: &RightOfWay) {
+        let leak = || std::mem::forget(right.take().expect("nobody has it"));
+        std::thread::scope(|scope| scope.spawn(leak).join()).expect("no panic");
+    }
+
+    #[test]
+    fn a_thread_waits_for_another_one_and_never_for_itself() {
+        let right = RightOfWay::default();
+        let way = right.take().expect("nobody has it");
+        let way_until = way.until;
+        assert!(right.take().is_none() && right.is_taken.load(Ordering::Relaxed));
+        right.give();
+        let (waits, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                waits.store(true, Ordering::SeqCst);
+                right.give();
+                assert!(is_over.load(Ordering::SeqCst) || Instant::now() >= way_until);
+            });
+            while !waits.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            // So that it is seen if it does not wait.
+            std::thread::sleep(LONGEST / 4);
+            is_over.store(true, Ordering::SeqCst);
+            drop(way);
+        });
+        assert!(!right.is_taken.load(Ordering::Relaxed) && right.take().is_some());
+    }
+
+    #[test]
+    fn a_way_that_is_never_given_back_ends() {
+        let right = RightOfWay::default();
+        of_a_thread_that_is_gone(&right);
+        let began = Instant::now();
+        right.give();
+        assert!(began.elapsed() >= LONGEST / 2 && !right.is_taken.load(Ordering::Relaxed));
+        of_a_thread_that_is_gone(&right);
+        drop(right.take().expect("the other one has had it for as long as it may"));
+        assert!(!right.is_taken.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_way_that_has_ended_takes_nothing_from_the_next_one() {
+        let right = RightOfWay::default();
+        let late = right.take().expect("nobody has it");
+        std::thread::sleep(LONGEST);
+        let next = right.take().expect("the first one is over");
+        drop(late);
+        assert!(right.is_taken.load(Ordering::Relaxed) && right.take().is_none());
+        drop(next);
+        assert!(!right.is_taken.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_thread_that_panics_gives_the_way_back() {
+        let right = RightOfWay::default();
+        let panics = || {
+            let _way = right.take();
+            panic!("as planned");
+        };
+        let ran = std::thread::scope(|scope| scope.spawn(panics).join());
+        assert!(ran.is_err() && !right.is_taken.load(Ordering::Relaxed));
     }
 }

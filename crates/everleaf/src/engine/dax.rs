@@ -23,14 +23,13 @@ use everleaf_tree::blink::Condition;
 use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
 
-use super::admission::Store;
-use super::gate::{Closed, Gate};
+use super::admission::{RightOfWay, Store};
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
 use super::open_tree::{Alone, TreeChanges, TreeHandle};
 use super::reclaim::Reclaim;
-use super::way::RightOfWay;
+use super::versions::{Closed, Gate};
 use super::{forecast, undo};
 use crate::{Error, Options, Result};
 

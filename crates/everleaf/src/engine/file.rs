@@ -11,16 +11,15 @@ use everleaf_tree::blink::KeyPlace;
 use everleaf_tree::slotted::Slotted;
 use everleaf_tree::{FilePool, INDEX_ANCHOR, after_undo};
 
-use super::admission::Store;
+use super::admission::{RightOfWay, Store};
 use super::forecast;
-use super::gate::{Closed, Gate, Passed};
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
 use super::open_tree::{Alone, Change, TreeChanges};
 use super::reclaim::Reclaim;
 use super::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
-use super::way::RightOfWay;
+use super::versions::{Closed, Gate, Passed};
 use crate::{Compaction, Error, Options, Result};
 
 /// Where a pool is.

@@ -6,7 +6,6 @@ mod dax;
 mod dropped;
 mod file;
 mod forecast;
-mod gate;
 mod medium;
 mod named_trees;
 mod open_tree;
@@ -16,7 +15,6 @@ mod sync;
 mod tree_list;
 mod undo;
 mod versions;
-mod way;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,12 +25,12 @@ use everleaf_tree::TreeReport;
 
 use crate::options::Storage;
 use crate::{Compaction, Durability, Error, MemoryStats, Options, Result, Stats};
+pub(crate) use admission::{RightOfWay, Way};
 pub(crate) use buffers::{Buffer, Buffers};
 pub(crate) use file::Place;
 pub(crate) use open_tree::{Alone, Change, TreeChanges, TreeHandle, ValueSource};
 pub(crate) use pool_tree::{Move, PoolTree};
 pub(crate) use versions::{Cut, KeyBefore, Versions};
-pub(crate) use way::{RightOfWay, Way};
 
 use admission::Store;
 use dax::DaxStore;

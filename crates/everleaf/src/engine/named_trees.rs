@@ -19,15 +19,14 @@ use everleaf_pool::{Glance, PageDamage, Pool};
 use everleaf_tree::blink::{Before, Condition};
 use everleaf_tree::{INDEX_ANCHOR, NamedPages, TreeReport, after_undo, compare};
 
+use super::admission::RightOfWay;
 use super::buffers::Buffers;
 use super::dropped::{DroppedTrees, NAMELESS, nameless_key};
-use super::gate::Gate;
 use super::medium::{DbMedium, DbTree};
 use super::open_tree::OpenTree;
 use super::sync::{Mutex, MutexGuard, lock};
 use super::tree_list::{NAMES, TreeList};
-use super::versions::{Cut, Images, Versions};
-use super::way::RightOfWay;
+use super::versions::{Cut, Gate, Images, Versions};
 use crate::{Error, Options, Result};
 
 /// So many trees that nobody uses are not worth a look.
