@@ -1,4 +1,6 @@
-//! Files of at most 1,200 lines, functions of at most 70.
+//! Files of at most 1,200 lines, functions of at most 70; and no file of the product under 60 without a reason.
+//!
+//! A file is a subject, not a size. What is shorter than a page is mostly a part of another file's subject.
 
 use crate::ratchet::Ratchet;
 use crate::source::{code, has_word};
@@ -6,9 +8,66 @@ use crate::tree::{Files, finding, rust};
 
 const FILE_LINES_MAX: usize = 1200;
 const FUNCTION_LINES_MAX: usize = 70;
+const FILE_LINES_MIN: usize = 60;
+
+/// The crates of the product. Their tests are not meant, nor their examples.
+const PRODUCT: [&str; 7] = ["pmem", "file", "pool", "tree", "everleaf", "salvage", "cli"];
+
+const SUBCOMMAND: &str = "a subcommand has a file of its own";
+
+/// Shorter files of the product, and why they are files. A `mod.rs`, `lib.rs` or `main.rs` needs no reason: it explains
+/// a folder. CONTRIBUTING.md says which reasons count.
+const SHORT: [(&str, &str); 10] = [
+    ("crates/cli/src/backup.rs", SUBCOMMAND),
+    ("crates/cli/src/compact.rs", SUBCOMMAND),
+    ("crates/cli/src/completions.rs", SUBCOMMAND),
+    ("crates/cli/src/del.rs", SUBCOMMAND),
+    ("crates/cli/src/drop.rs", SUBCOMMAND),
+    ("crates/cli/src/man.rs", SUBCOMMAND),
+    ("crates/cli/src/put.rs", SUBCOMMAND),
+    ("crates/cli/src/rename.rs", SUBCOMMAND),
+    ("crates/cli/src/trees.rs", SUBCOMMAND),
+    ("crates/everleaf/src/engine/sync.rs", "loom_versions.rs compiles other types in its place"),
+];
+
+/// Reports files and functions that are too long, and files that are too short.
+pub fn check(files: &Files, findings: &mut Vec<String>) {
+    check_long(files, findings);
+    check_short(files, &SHORT, findings);
+}
+
+/// Reports files of the product that are short without a reason, and reasons that nothing needs.
+fn check_short(files: &Files, reasons: &[(&str, &str)], findings: &mut Vec<String>) {
+    for (path, source) in rust(files).filter(|(path, _)| is_of_product(path)) {
+        let lines = source.lines().count();
+        let may_be_short = reasons.iter().any(|(listed, _)| *listed == path)
+            || ["mod.rs", "lib.rs", "main.rs"].contains(&path.rsplit('/').next().unwrap_or(path));
+        if lines < FILE_LINES_MIN && !may_be_short {
+            let what = format!(
+                "the file has {lines} lines, fewer than {FILE_LINES_MIN}: is it a part of another file's subject? \
+                 If not, xtask/src/sizes.rs lists the reason"
+            );
+            findings.push(finding(path, 1, what));
+        }
+    }
+    for (path, reason) in reasons {
+        if files.get(*path).is_none_or(|source| source.lines().count() >= FILE_LINES_MIN) {
+            let what = format!("no short file {path} needs the reason `{reason}`: delete it");
+            findings.push(finding("xtask/src/sizes.rs", 1, what));
+        }
+    }
+}
+
+fn is_of_product(path: &str) -> bool {
+    let source = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+    source.is_some_and(|(krate, file)| {
+        PRODUCT.contains(&krate)
+            && !file.split('/').any(|part| part == "tests" || part == "tests.rs")
+    })
+}
 
 /// Reports files and functions that are too long.
-pub fn check(files: &Files, findings: &mut Vec<String>) {
+fn check_long(files: &Files, findings: &mut Vec<String>) {
     let mut ratchet = Ratchet::read(files, findings);
     for (path, source) in rust(files) {
         let lines = source.lines().count();
@@ -97,7 +156,7 @@ mod tests {
 
     fn findings(source: &str, ratchet: &str) -> Vec<String> {
         let mut findings = Vec::new();
-        check(&files([("a.rs", source), ("xtask/ratchet.txt", ratchet)]), &mut findings);
+        check_long(&files([("a.rs", source), ("xtask/ratchet.txt", ratchet)]), &mut findings);
         findings
     }
 
@@ -133,5 +192,32 @@ mod tests {
         assert!(findings(&function(70), "a.rs long 80")[0].ends_with("delete this"));
         assert!(findings("", "b.rs 700")[0].ends_with("does not exist: delete this"));
         assert!(findings("", "b.rs many")[0].contains("not PATH"));
+    }
+
+    #[test]
+    fn a_short_file_of_the_product_has_a_reason() {
+        let (short, long) = ("//\n".repeat(59), "//\n".repeat(60));
+        let tree = files([
+            ("crates/pool/src/short.rs", short.as_str()),
+            ("crates/pool/src/tests/short.rs", short.as_str()),
+            ("crates/pool/src/space/mod.rs", short.as_str()),
+            ("crates/pool/tests/short.rs", short.as_str()),
+            ("crates/fuzz/src/short.rs", short.as_str()),
+            ("crates/pool/src/long.rs", long.as_str()),
+            ("crates/cli/src/put.rs", short.as_str()),
+        ]);
+        let found = |reasons: &[(&str, &str)]| {
+            let mut findings = Vec::new();
+            check_short(&tree, reasons, &mut findings);
+            findings
+        };
+        let put = ("crates/cli/src/put.rs", SUBCOMMAND);
+        let one = found(&[put]);
+        assert!(one.len() == 1 && one[0].starts_with("crates/pool/src/short.rs:1: "), "{one:?}");
+        assert_eq!(found(&[]).len(), 2);
+        assert!(found(&[put, ("crates/pool/src/short.rs", "one idea of a paper")]).is_empty());
+        // A reason goes when its file is long, or gone.
+        assert_eq!(found(&[put, ("crates/pool/src/long.rs", "")]).len(), 2);
+        assert_eq!(found(&[put, ("crates/pool/src/gone.rs", "")]).len(), 2);
     }
 }

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use everleaf::Db;
 
 use crate::failure::Result;
-use crate::message::tell;
+use crate::message::{input_bar, tell};
 use crate::numbers::{grouped, size};
 use crate::pool::PoolArgs;
-use crate::progress;
 
 /// Copy the pool to a new file, on disk when the command ends; changes nothing of the pool
 #[derive(clap::Args)]
@@ -28,7 +27,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Copies an open pool; says what the copy is.
 pub fn copy(db: &Db, new: &Path) -> everleaf::Result<String> {
-    let bar = progress::input(Some(0));
+    let bar = input_bar(Some(0));
     let copied = db.backup_with(new, |done, all| {
         bar.set_length(all);
         bar.set_position(done);

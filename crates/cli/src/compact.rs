@@ -1,10 +1,9 @@
 //! `everleaf compact`: a file as short as its contents allow.
 
 use crate::failure::Result;
-use crate::message::tell;
+use crate::message::{input_bar, tell};
 use crate::numbers::size;
 use crate::pool::PoolArgs;
-use crate::progress;
 
 /// Make the pool's file as short as its contents allow
 ///
@@ -19,7 +18,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let db = args.at.open_to_write()?;
-    let bar = progress::input(None);
+    let bar = input_bar(None);
     let compacted = db.compact_with(|bytes| bar.set_message(size(bytes)));
     bar.finish_and_clear();
     let before = compacted?.before_bytes;

@@ -9,11 +9,10 @@ use std::time::Instant;
 
 use everleaf::{Batch, Db, Pair, Tree};
 
-use crate::failure::{CommandError, Result};
-use crate::message::tell;
+use crate::failure::{CommandError, Result, expect_no_signal, watch_signals};
+use crate::message::{count_bar, tell};
 use crate::numbers::grouped;
 use crate::output::say;
-use crate::{interrupt, progress};
 use cities::City;
 
 /// Load 135,233 real cities, query them, kill a load with SIGKILL and recover
@@ -32,7 +31,7 @@ const THREADS: usize = 4;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    interrupt::watch()?;
+    watch_signals()?;
     let place = DemoPlace::new(args)?;
     let path = &place.pool;
     let text = cities::unpack()?;
@@ -99,9 +98,9 @@ fn load(path: &Path, cities: &[City]) -> Result<()> {
     let db = Db::open(path)?;
     let (by_place, by_population) = (db.tree("by-place")?, db.tree("by-population")?);
     let start = Instant::now();
-    let bar = progress::count(cities.len() as u64, "cities");
+    let bar = count_bar(cities.len() as u64, "cities");
     for city in cities {
-        interrupt::check()?;
+        expect_no_signal()?;
         let mut batch: Batch = db.batch();
         batch.put(&by_place, city.place_key(), city.place_value())?;
         batch.put(&by_population, city.population_key(), city.population_value())?;
@@ -184,7 +183,7 @@ fn walk(by_place: &Tree, by_population: &Tree, part: &[(String, &City)]) -> Resu
     let Some((first, _)) = part.first() else { return Ok(()) };
     let mut pairs = by_place.range(first.as_str()..);
     for (key, city) in part {
-        interrupt::check()?;
+        expect_no_signal()?;
         let (found, value) = pairs.next().ok_or_else(|| wrong(key))??;
         if found != key.as_bytes() || value != city.place_value().as_bytes() {
             return Err(wrong(key));

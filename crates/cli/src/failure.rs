@@ -1,7 +1,16 @@
 //! Why a command did not do what was asked, and the exit code that says so.
+//!
+//! A command that has something to clean up ends in order on SIGINT, SIGTERM and SIGHUP.
+//! The handlers of `signal-hook` only set a flag, so there is no thread and nothing that a handler must
+//! not do; the command asks the flag. A second signal ends the process at once.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use crate::message::tell;
 
@@ -89,6 +98,35 @@ impl From<everleaf::Error> for CommandError {
             | Error::ValueTooLong { .. } => CommandError::Usage(message),
             _ => CommandError::Blocked(message),
         }
+    }
+}
+
+/// The signal that has come; 0 for none.
+static CAUGHT: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
+/// From now on signals are told by [`expect_no_signal`].
+pub fn watch_signals() -> Result<()> {
+    let caught = CAUGHT.get_or_init(Arc::default);
+    let seen = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // In this order: the first signal finds `seen` unset.
+        flag::register_conditional_default(signal, Arc::clone(&seen))
+            .and_then(|_| flag::register(signal, Arc::clone(&seen)))
+            .and_then(|_| flag::register_usize(signal, Arc::clone(caught), signal as usize))
+            .map_err(|error| CommandError::Blocked(format!("cannot watch for signals: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Whether a signal has come.
+///
+/// # Errors
+///
+/// [`CommandError::Interrupted`] if so.
+pub fn expect_no_signal() -> Result<()> {
+    match CAUGHT.get().map_or(0, |caught| caught.load(Ordering::Relaxed)) {
+        0 => Ok(()),
+        signal => Err(CommandError::Interrupted(signal as i32)),
     }
 }
 

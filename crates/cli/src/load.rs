@@ -1,4 +1,4 @@
-//! `everleaf load`: many pairs from an input.
+//! `everleaf load`: many pairs from an input; and `import` in the shell, which puts the pairs of a file.
 
 use std::fs::Metadata;
 use std::io::{BufRead, BufReader};
@@ -8,16 +8,15 @@ use std::time::{Duration, Instant};
 use everleaf::{Db, Durability, Options, Tree};
 
 use crate::ack::Acks;
+use crate::escape::escaped;
 use crate::failure::{CommandError, Result};
 use crate::format::{
     Format, InputItem, InputPair, PairSource, Reading, Selection, Started, ValueForm, names,
 };
 use crate::input::{self, Input, STDIN};
-use crate::message::tell;
+use crate::message::{Skipped, input_bar, tell};
 use crate::numbers::{counted, grouped, parse_size};
 use crate::pool::{self, MakeArgs, PoolArgs};
-use crate::progress;
-use crate::skipped::Skipped;
 
 /// Set the values of many keys from lines, CSV, JSON or a dump
 ///
@@ -275,7 +274,7 @@ impl RunningLoad<'_> {
     }
 
     fn read(&mut self, source: &mut dyn PairSource, bytes: Option<u64>, unit: &str) -> Result<()> {
-        let bar = progress::input(bytes);
+        let bar = input_bar(bytes);
         let (mut pair, mut taken) = (InputPair::default(), 0);
         loop {
             match source.next(&mut pair)? {
@@ -396,4 +395,52 @@ impl RunningLoad<'_> {
         }
         args.input.judge(&self.skipped)
     }
+}
+
+/// Puts the pairs of a file by `put`, for the shell, in their order; what cannot be understood is told and passed over.
+///
+/// # Errors
+/// Those of the file, with the line, and of `put`; Usage, if something was skipped. What came before is there.
+pub fn import<E: From<CommandError>>(
+    file: &Path,
+    args: &InputArgs,
+    mut put: impl FnMut(&InputPair) -> Result<(), E>,
+) -> Result<(), E> {
+    let input = args.open(file)?;
+    let bar = input_bar(input.bytes);
+    let mut source = input.begin()?;
+    let (mut pair, mut skipped) = (InputPair::default(), Skipped::default());
+    let (mut count, mut taken, mut databases) = (0_u64, 0, 0);
+    loop {
+        match source.next(&mut pair)? {
+            InputItem::End => break,
+            InputItem::Tree(_) if databases == 0 => databases = 1,
+            InputItem::Tree(_) => {
+                let what =
+                    "another database begins: `everleaf load --all` gives each a tree of its own";
+                let at = format!("line {}", source.line());
+                return Err(CommandError::Usage(what.into()).context(at).into());
+            }
+            InputItem::Bad(reason) => skipped.add(source.line(), reason),
+            InputItem::Pair => match pool::check_pair(&pair.key, &pair.value) {
+                Err(CommandError::Usage(reason)) => skipped.add(source.line(), reason),
+                checked => {
+                    checked?;
+                    put(&pair)?;
+                    count += 1;
+                }
+            },
+        }
+        bar.inc(source.bytes() - taken);
+        taken = source.bytes();
+        if count.is_multiple_of(4096) {
+            bar.set_message(grouped(count));
+        }
+    }
+    bar.finish_and_clear();
+    tell_hint(&*source);
+    skipped.tell();
+    let name = escaped(file.as_os_str().as_encoded_bytes());
+    tell(format_args!("{name}: {}", counted(count, "pair")));
+    Ok(args.judge(&skipped)?)
 }

@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
 use crate::format::printable_lines;
-use crate::message::tell;
+use crate::message::{input_bar, tell};
 use crate::numbers::{counted, grouped, parse_size};
 use crate::output::print;
 use crate::pool::{Compression, MAKE_HEADING, of_pool};
-use crate::progress;
 
 /// Copy every record of a damaged pool that can still be trusted into a new pool
 ///
@@ -47,7 +46,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    let bar = progress::input(Some(0));
+    let bar = input_bar(Some(0));
     let shown = bar.clone();
     let mut options = SalvageOptions::new().compression(args.compression.into());
     if let Some(bytes) = args.memory {

@@ -11,8 +11,7 @@ use everleaf::Db;
 
 use super::cities::City;
 use crate::escape::escape;
-use crate::failure::{CommandError, Result};
-use crate::interrupt;
+use crate::failure::{CommandError, Result, expect_no_signal};
 use crate::numbers::grouped;
 use crate::output::say;
 
@@ -97,7 +96,7 @@ fn kill_when_acked(child: &mut Child, wanted: u64) -> Result<u64> {
     let mut acked = 0;
     let stdout = child.stdout.take().expect("it was asked for");
     for line in BufReader::new(stdout).lines() {
-        interrupt::check()?;
+        expect_no_signal()?;
         let line =
             line.map_err(|error| CommandError::Blocked(format!("lost the load: {error}")))?;
         acked = line.strip_prefix("durable ").and_then(|lines| lines.parse().ok()).unwrap_or(acked);
@@ -106,7 +105,7 @@ fn kill_when_acked(child: &mut Child, wanted: u64) -> Result<u64> {
             let _ = child.kill();
         }
     }
-    interrupt::check()?;
+    expect_no_signal()?;
     if acked < wanted {
         return Err(CommandError::Blocked("the load ended before it was killed".into()));
     }

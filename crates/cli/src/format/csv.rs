@@ -5,10 +5,9 @@ use std::io::BufRead;
 use serde_json::Value;
 
 use super::json::printable;
-use super::lines::set;
+use super::lines::{InputItem, InputPair, OutputLine, PairSource, set};
 use super::records::{Record, Records, write_record};
 use super::select::{Selection, ValueForm, join};
-use super::source::{InputItem, InputPair, OutputLine, PairSource};
 use crate::escape::escaped;
 use crate::failure::{CommandError, Result};
 

@@ -11,9 +11,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::fields::{Fields, content};
-use super::lines::set;
+use super::lines::{InputPair, OutputLine, set};
 use super::mdb::unhex;
-use super::source::{InputPair, OutputLine};
 
 /// Reads an object.
 pub fn read(text: &str, pair: &mut InputPair) -> Result<(), String> {

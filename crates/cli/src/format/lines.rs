@@ -1,13 +1,56 @@
-//! Input line by line: `text` and `raw`. A line has a bound, and is never longer in memory.
+//! What each form reads and writes, and input line by line: `text` and `raw`. A line has a bound, and is never longer
+//! in memory.
 
 use std::io::BufRead;
 
-use super::source::{InputItem, InputPair, OutputLine, PairSource};
 use crate::escape::{escape, unescape};
 use crate::failure::{CommandError, Result};
 
 /// The most bytes of a line if nobody says otherwise, and always of a line of the shell.
 pub const LINE_BYTES_MAX: usize = 256 << 20;
+
+/// Where pairs are written before they are printed.
+pub type OutputLine = Vec<u8>;
+
+/// A key and its value.
+#[derive(Debug, Default)]
+pub struct InputPair {
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+}
+
+/// What an input has next.
+#[derive(Debug)]
+pub enum InputItem {
+    /// A pair.
+    Pair,
+    /// A line, or a record, that cannot be understood, and why.
+    Bad(String),
+    /// The pairs of another tree begin, of this name if it has one.
+    Tree(Option<String>),
+    End,
+}
+
+/// An input, pair by pair.
+pub trait PairSource {
+    /// What comes next; puts a pair into `pair`.
+    ///
+    /// # Errors
+    ///
+    /// What leaves no sense in going on.
+    fn next(&mut self, pair: &mut InputPair) -> Result<InputItem>;
+
+    /// The line in which that began, counted from 1.
+    fn line(&self) -> u64;
+
+    /// Bytes of input that were taken.
+    fn bytes(&self) -> u64;
+
+    /// What a user may want to know who wonders about the result.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+}
 
 /// The lines of an input. The last one may lack its newline; one that is too long is passed over.
 pub struct Lines {

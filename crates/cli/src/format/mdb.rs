@@ -14,8 +14,7 @@
 //! DATA=END              another database may follow
 //! ```
 
-use super::lines::Lines;
-use super::source::{InputItem, InputPair, OutputLine, PairSource};
+use super::lines::{InputItem, InputPair, Lines, OutputLine, PairSource};
 use crate::escape::{escaped, unescape};
 use crate::failure::{CommandError, Result};
 

@@ -8,16 +8,14 @@ mod mdb;
 mod objects;
 mod records;
 mod select;
-mod source;
 mod start;
 
 use std::io::BufRead;
 
 pub use json::printable_lines;
-pub use lines::{LINE_BYTES_MAX, Lines};
+pub use lines::{InputItem, InputPair, LINE_BYTES_MAX, Lines, OutputLine, PairSource};
 pub use mdb::DumpHeader;
 pub use select::{Selection, ValueForm, names};
-pub use source::{InputItem, InputPair, OutputLine, PairSource};
 pub use start::behind_mark;
 
 use crate::failure::Result;

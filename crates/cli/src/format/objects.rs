@@ -8,9 +8,8 @@ use serde_json::Value;
 
 use super::fields::{content, field};
 use super::json::{printable, read};
-use super::lines::{Lines, grow, set, too_long};
+use super::lines::{InputItem, InputPair, Lines, PairSource, grow, set, too_long};
 use super::select::{Selection, ValueForm, join};
-use super::source::{InputItem, InputPair, PairSource};
 use crate::failure::{CommandError, Result};
 
 /// A pair an object.

@@ -1,7 +1,6 @@
 //! `everleaf shell`: one command a line, on one open pool.
 
 mod command;
-mod import;
 mod session;
 mod terminal;
 mod words;

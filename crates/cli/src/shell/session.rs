@@ -5,12 +5,11 @@ use std::path::Path;
 use everleaf::{Db, Error, Transaction, Tree};
 
 use super::command::{self, Command, Sure};
-use super::import::import;
 use crate::escape::{escape, escaped};
 use crate::failure::{CommandError, Result};
 use crate::format::InputPair;
 use crate::keys::{BoundArgs, for_each_key};
-use crate::load::InputArgs;
+use crate::load::{InputArgs, import};
 use crate::message::tell;
 use crate::numbers::{counted, for_stdout};
 use crate::output::{self, print};
