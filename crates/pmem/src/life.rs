@@ -96,7 +96,7 @@ impl CloseOnce {
     /// Closes by `close`, unless that was done before; whoever comes meanwhile waits.
     ///
     /// # Errors
-    /// What `close` has answered. [`Error::InsideBatch`](crate::Error::InsideBatch) inside an [`EpochPin`],
+    /// What `close` has answered. [`Error::InsideBatch`] inside an [`EpochPin`],
     /// where nothing is done: what closes waits for threads that may wait for the batch.
     pub fn once(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
         EpochPin::refuse_inside()?;
