@@ -163,7 +163,7 @@ fn an_image_that_is_longer_than_what_it_is_of() {
 #[test]
 fn a_journal_that_begins_far_behind_the_file() {
     let _one = one();
-    for place in [1_u64 << 41, (1 << 50) + 4096, (1 << 52) - 4096] {
+    for place in [1_u64 << 38, 1 << 41, (1 << 50) + 4096, (1 << 52) - 4096] {
         let mut parts = Parts::take(&pool());
         for copy in 0..2 {
             format::put(&mut parts.supers, copy * 4096 + 96, &place.to_le_bytes());
@@ -211,6 +211,13 @@ fn a_journal_that_adopts_values_far_from_each_other() {
     let far: Vec<u8> =
         (0..20_000).flat_map(|i| format::record(254, 1 + 512 * i, 1, &placed)).collect();
     expect_refused(&with_journal(&far), "a leaf of the table for each");
+}
+
+#[test]
+fn a_journal_that_changes_a_page_far_behind_all_others() {
+    let _one = one();
+    // The table would have an entry for each leaf before it.
+    expect_refused(&with_journal(&format::record(18, 1 << 28, 1, &[])), "page 268,435,456");
 }
 
 /// Pools that were killed, four synced epochs after an open, or after a checkpoint.

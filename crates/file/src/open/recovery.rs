@@ -99,8 +99,12 @@ impl Inner {
         let chain = Chain { next: scan.end, extents, written, ..Chain::default() };
         self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).chain = chain;
         self.bounds.set_journal(written, &self.barrier);
-        let pages_end = self.places().pages_end();
-        let replay = Replay::new(scan, pages_end, self.region.limit())?;
+        let len = self.data.len().map_err(|e| Error::io("reading the journal", e))?;
+        let (pages_end, possible_end) = {
+            let places = self.places();
+            (places.pages_end(), places.possible_end(len))
+        };
+        let replay = Replay::new(scan, pages_end, possible_end, self.region.limit())?;
         if replay.left() > 0 {
             let list = fallible::list(replay.left(), "the list of recovered pages")?;
             *self.recovered.get_mut().unwrap_or_else(|e| e.into_inner()) = list;

@@ -77,11 +77,17 @@ impl Replay {
         self.pages.iter().max().map_or(0, |no| no + 1)
     }
 
-    /// Indexes the changes of pages in a journal. The table knows of `pages_end` pages.
+    /// Indexes the changes of pages in a journal. The table knows of `pages_end` pages, and the file can have
+    /// those before `possible_end`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a record that is malformed or names a page at or behind `limit`.
-    pub(crate) fn new(scan: Scan, pages_end: u64, limit: PageNo) -> Result<Self> {
+    /// [`Error::Corrupt`] for a record that is malformed, or names a page at or behind `limit` or that end.
+    pub(crate) fn new(
+        scan: Scan,
+        pages_end: u64,
+        possible_end: u64,
+        limit: PageNo,
+    ) -> Result<Self> {
         let mut ids = Ids::new(&scan, pages_end, limit)?;
         let (mut pages, mut counts) = (Vec::new(), Vec::<usize>::new());
         scan.walk(|record| {
@@ -91,6 +97,10 @@ impl Replay {
             let no = record.page;
             if no >= limit {
                 let what = format!("page {no} of a pool of {limit}");
+                return Err(Error::corrupt(scan.place_of(record.at), what));
+            }
+            if u64::from(no) >= possible_end {
+                let what = format!("a change of page {no}, which such a file cannot have");
                 return Err(Error::corrupt(scan.place_of(record.at), what));
             }
             let id = ids.entry(no)?;

@@ -22,9 +22,12 @@ const LIST: &str = "the list of extents";
 
 /// No file is longer, whatever it says.
 const MOST: usize = 1 << 30;
-/// An extent that the journal has reserved lies no more than so many behind the end of the file, which is 1 TiB: so a
-/// file that is damaged cannot make an open ask for memory for extents that never were.
-pub(crate) const JOURNAL_AHEAD: u32 = 1 << 20;
+/// An extent that the journal has reserved lies no more than so many behind the end of the file, which is 16 GiB: so a
+/// file that is damaged cannot make an open ask for memory for extents that never were, nor become as long as them.
+pub(crate) const JOURNAL_AHEAD: u32 = 1 << 14;
+/// The journal takes no free extent so many behind what else is in use, if another one is free: so the end of a
+/// file that was long once can be cut off.
+const JOURNAL_NEAR: usize = JOURNAL_AHEAD as usize / 2;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Extent {
@@ -182,14 +185,16 @@ impl Extents {
         Ok(first as u32)
     }
 
-    /// A free extent for the journal: the last one, so that the first ones are for images, and the
-    /// end of the file can be cut off. Never the first extent, which the superblocks are in.
+    /// A free extent for the journal: the last one [not far](JOURNAL_NEAR) behind all else, so that the first ones are
+    /// for images, and the end of the file can be cut off. Never the first extent, which the superblocks are in.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
     pub(crate) fn take_journal(&mut self) -> Result<u32> {
         let end = self.end() as usize;
-        let free = (1..end).rev().find(|no| self.all[*no].is_free());
+        let near = end.min(self.others_end() as usize + JOURNAL_NEAR);
+        let is_free = |no: &usize| self.all[*no].is_free();
+        let free = (1..near).rev().find(is_free).or_else(|| (near..end).find(is_free));
         let no = free.unwrap_or(end.max(1));
         self.grow(no + 1)?;
         self.change(no, |extent| extent.journal = true);

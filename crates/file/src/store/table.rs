@@ -9,6 +9,8 @@
 //! Page numbers never change, so latches, memory and journal do not know of places. A checkpoint
 //! writes the leaves that have changed, and the root, to new places, as it does with pages.
 
+use std::collections::HashMap;
+
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
@@ -48,9 +50,10 @@ struct TableLeaf {
     entries: Option<Entries>,
     /// It differs from what is on the disk.
     dirty: bool,
-    /// Pages whose large value was adopted since the last [`age`](Places::age), a bit each.
-    fresh: [u64; LEAF_PAGES / 64],
 }
+
+/// Pages of a leaf, a bit each.
+type PageBits = [u64; LEAF_PAGES / 64];
 
 impl TableLeaf {
     /// Whether it is in memory, and none of its pages has an image.
@@ -78,11 +81,13 @@ pub(crate) enum Known {
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     leaves: Vec<TableLeaf>,
+    /// Pages whose large value was adopted since the last [`age`](Self::age), by leaf.
+    fresh: Box<HashMap<u32, PageBits>>,
     /// How many of them are in memory.
     in_memory: u64,
     /// How many of them the root had at the open, and how many have been made.
-    root_leaves: u64,
-    made: u64,
+    root_leaves: u32,
+    made: u32,
     /// Bytes of the list of trees in a root, as far as it is known.
     pub list_bytes: usize,
     pub extents: Extents,
@@ -145,7 +150,7 @@ impl Places {
         if !leaves.iter().all(|leaf| leaf.placed.end() <= len && extents.claim(leaf.placed)) {
             return Err(damaged("a leaf where it says that nothing is alive"));
         }
-        let root_leaves = n as u64;
+        let root_leaves = n as u32;
         Ok((
             Self { leaves, root_leaves, list_bytes: list.len(), extents, ..Self::default() },
             counts,
@@ -232,15 +237,23 @@ impl Places {
         Ok(())
     }
 
-    /// Refuses a page that a journal names, if a file of `len` bytes cannot have a page of that number. Pages
-    /// get the lowest number that is free, so each leaf before it was once full, of images that are still there
-    /// or that the root knows; but for groups that have begun, and for values that nobody linked.
+    /// Behind the last page that a journal can name, if the file has `len` bytes. Pages get the lowest number
+    /// that is free, so each leaf before it was once full, of images that are still there or that the root
+    /// knows; but for groups that have begun, and for values that nobody linked.
+    pub(crate) fn possible_end(&self, len: u64) -> u64 {
+        (u64::from(self.root_leaves) + len / LEAF_IMAGE_LEAST + LEAVES_WITHOUT_IMAGE)
+            * LEAF_PAGES as u64
+    }
+
+    /// Refuses the page of a large value that a journal names, if a file of `len` bytes
+    /// [cannot have](Self::possible_end) a page of that number.
     ///
     /// # Errors
     /// [`Error::Corrupt`], for the record at byte `at`.
     pub(crate) fn expect_page(&self, no: PageNo, len: u64, at: u64) -> Result<()> {
-        let most = self.root_leaves + len / LEAF_IMAGE_LEAST + LEAVES_WITHOUT_IMAGE;
-        if u64::from(leaf_of(no)) < most && self.made <= len / MADE_LEAST + MADE_MORE {
+        if u64::from(no) < self.possible_end(len)
+            && u64::from(self.made) <= len / MADE_LEAST + MADE_MORE
+        {
             return Ok(());
         }
         Err(Error::corrupt(
@@ -290,15 +303,22 @@ impl Places {
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed.
     pub(crate) fn adopt(&mut self, no: PageNo, new: Placed) -> Result<Placed> {
+        fallible::more_keys(&mut self.fresh, 1, TABLE)?;
         let old = self.set(no, new)?;
         let i = no as usize % LEAF_PAGES;
-        self.leaves[leaf_of(no) as usize].fresh[i / 64] |= 1 << (i % 64);
+        self.fresh.entry(leaf_of(no)).or_default()[i / 64] |= 1 << (i % 64);
         Ok(old)
+    }
+
+    /// Whether a page has a large value that was adopted of late.
+    fn is_fresh(&self, no: PageNo) -> bool {
+        let i = no as usize % LEAF_PAGES;
+        self.fresh.get(&leaf_of(no)).is_some_and(|bits| bits[i / 64] >> (i % 64) & 1 != 0)
     }
 
     /// Large values that are there now count as old.
     pub(crate) fn age(&mut self) {
-        self.leaves.iter_mut().for_each(|leaf| leaf.fresh = Default::default());
+        self.fresh.clear();
     }
 
     /// An image has been copied elsewhere: the table names the copy, unless it names another image by now.
@@ -309,9 +329,7 @@ impl Places {
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed.
     pub(crate) fn move_image(&mut self, no: PageNo, from: Placed, to: Placed) -> Result<()> {
-        let i = no as usize % LEAF_PAGES;
-        let fresh = |leaf: &TableLeaf| leaf.fresh[i / 64] >> (i % 64) & 1 != 0;
-        if self.get(no) == Known::Is(from) && !fresh(&self.leaves[leaf_of(no) as usize]) {
+        if self.get(no) == Known::Is(from) && !self.is_fresh(no) {
             self.set(no, to)?;
             self.extents.keep_until_switch(from);
         }
@@ -537,6 +555,12 @@ mod tests {
         places.extents.let_go(taken);
         places.extents.switch(&live);
         assert_eq!(places.extents.take().expect("memory"), 0);
+    }
+
+    #[test]
+    fn a_leaf_that_is_not_in_memory_takes_little_of_it() {
+        // A table of a pool of 1 TiB has half a million.
+        assert!(size_of::<TableLeaf>() <= 40);
     }
 
     #[test]

@@ -145,6 +145,19 @@ fn the_journal_has_the_last_free_extent_and_never_the_first() {
     assert_eq!(extents.end(), 1);
 }
 #[test]
+fn the_journal_of_a_file_that_was_long_goes_on_near_what_is_in_use() {
+    let far = 3 * JOURNAL_NEAR as u32;
+    let mut extents = Extents::default();
+    extents.grow(far as usize + 1).expect("memory");
+    assert_eq!(extents.take().expect("memory"), 0);
+    assert!(extents.claim_journal(far).expect("memory"));
+    // All before it are free.
+    assert_eq!(extents.take_journal().expect("memory"), JOURNAL_NEAR as u32);
+    (1..=JOURNAL_NEAR).for_each(|no| extents.change(no, |extent| extent.journal = true));
+    assert_eq!(extents.take_journal().expect("memory"), JOURNAL_NEAR as u32 + 1, "the nearest");
+}
+
+#[test]
 fn what_somebody_fills_or_the_journal_has_is_not_cleaned() {
     let mut extents = Extents::default();
     for no in 0..4 {
