@@ -172,10 +172,14 @@ pub fn run(root: &Path, files: &Files, words: &[String]) -> ExitCode {
 
 /// Whether each was killed, or explained.
 fn plant(bed: &Bed, lists: &Lists, mutants: &[&Mutant], files: &Files) -> std::io::Result<bool> {
-    bed.clear()?;
+    bed.clear(&bed.dir, files)?;
     for (path, text) in files {
-        // Files that are no text are data of tests.
-        if text.is_empty() { bed.copy(path)? } else { bed.write(path, text)? }
+        // Files that are no text are data of tests. What is as it was need not be built again.
+        match std::fs::read_to_string(bed.dir.join(path)) {
+            Ok(old) if old == *text && !text.is_empty() => {}
+            _ if text.is_empty() => bed.copy(path)?,
+            _ => bed.write(path, text)?,
+        }
     }
     let wanted: Vec<_> =
         lists.groups.iter().filter(|g| mutants.iter().any(|m| m.group == *g.0)).collect();
@@ -204,12 +208,11 @@ fn plant(bed: &Bed, lists: &Lists, mutants: &[&Mutant], files: &Files) -> std::i
         };
         counts[place] += 1;
         all &= place < 2;
-        println!(
-            "{end:?}{says} in {} s: {}: {}",
-            start.elapsed().as_secs(),
-            mutant.file,
-            mutant.name
-        );
+        let (seconds, Mutant { file, name, .. }) = (start.elapsed().as_secs(), mutant);
+        println!("{end:?}{says} in {seconds} s: {file}: {name}");
+        if end == End::Killed {
+            println!("  by {}", bed.failed());
+        }
     }
     let [killed, explained, wrong, survived] = counts;
     println!(
@@ -230,14 +233,16 @@ impl<'a> Bed<'a> {
         Self { root, dir: target.join("mutants") }
     }
 
-    /// Removes what an earlier run has left, but for what was built.
-    fn clear(&self) -> std::io::Result<()> {
-        let Ok(entries) = std::fs::read_dir(&self.dir) else { return Ok(()) };
+    /// Removes files that an earlier run has left and the tree does not have, but for what was built.
+    fn clear(&self, dir: &Path, files: &Files) -> std::io::Result<()> {
+        let Ok(entries) = std::fs::read_dir(dir) else { return Ok(()) };
         for entry in entries {
             let path = entry?.path();
-            match path.file_name().is_some_and(|name| name == "target") {
-                true => {}
-                false if path.is_dir() => std::fs::remove_dir_all(path)?,
+            let name = path.strip_prefix(&self.dir).unwrap_or(&path).to_string_lossy();
+            match path.is_dir() {
+                true if name == "target" => {}
+                true => self.clear(&path, files)?,
+                false if files.contains_key(&*name) => {}
                 false => std::fs::remove_file(path)?,
             }
         }
@@ -259,6 +264,17 @@ impl<'a> Bed<'a> {
         std::fs::copy(self.root.join(path), to).map(drop)
     }
 
+    /// Where the tests of the last run say how they ended.
+    fn said(&self) -> std::path::PathBuf {
+        self.dir.join("said.txt")
+    }
+
+    /// The tests that failed in the last run; the one that aborted has no name.
+    fn failed(&self) -> String {
+        let said = std::fs::read(self.said()).unwrap_or_default();
+        names_of_failed(&String::from_utf8_lossy(&said)).join(", ")
+    }
+
     /// Builds, then runs the tests, and says how long these took.
     fn test(&self, args: &[String], longest: Duration) -> std::io::Result<(End, Duration)> {
         let (variables, args) = variables_of(args);
@@ -268,7 +284,8 @@ impl<'a> Bed<'a> {
             command.env("CARGO_TARGET_DIR", self.dir.join("target"));
             command.env("CARGO_INCREMENTAL", "1").env("RUST_BACKTRACE", "0");
             // A group of its own, so that a test that hangs can be ended with its parent.
-            command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+            let said = std::fs::File::create(self.said())?;
+            command.process_group(0).stdout(said).stderr(Stdio::null()).spawn()
         };
         if !cargo(&without_a_run(args))?.wait()?.success() {
             return Ok((End::Unfit, Duration::ZERO));
@@ -277,6 +294,12 @@ impl<'a> Bed<'a> {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         Ok((wait(cargo(&args)?, longest)?, start.elapsed()))
     }
+}
+
+/// The names in lines like `test NAME ... FAILED`.
+fn names_of_failed(said: &str) -> Vec<&str> {
+    let lines = said.lines().filter_map(|line| line.strip_suffix(" ... FAILED"));
+    lines.filter_map(|line| line.strip_prefix("test ")).collect()
 }
 
 /// The variables that stand before the arguments of a group, and those.
@@ -343,6 +366,12 @@ mod tests {
         let mut findings = Vec::new();
         check(&files([("ci/mutants/m.txt", "## x\nin b.rs\nby h\nfoo bar\n")]), &mut findings);
         assert_eq!(findings.len(), 3, "{findings:?}");
+    }
+
+    #[test]
+    fn a_test_that_failed_is_named() {
+        let said = "test a::b ... ok\ntest a::c ... FAILED\n\nfailures:\n    a::c\n";
+        assert_eq!(names_of_failed(said), ["a::c"]);
     }
 
     #[test]
