@@ -149,7 +149,6 @@ impl<M: Medium> Step<'_, M> {
         if places.fresh {
             format(m, op, *page, places);
         }
-        self.pool.forget_in_memory(r);
         let mut bytes = take_scratch();
         bytes.clear();
         bytes.extend(r.unit().to_le_bytes());

@@ -105,6 +105,19 @@ fn what_was_written_or_read_is_not_read_from_the_disk_again() {
 }
 
 #[test]
+fn values_that_are_gone_take_no_memory() {
+    let db = on_disk(&Disk::new(SimIo::new(1)), 64 << 20);
+    let tree = db.tree("t").expect("room");
+    let held = || db.stats().expect("sound").memory.value_bytes;
+    (0..100_u64).for_each(|i| tree.put(i.to_be_bytes(), value(i, 1, 9000)).expect("room"));
+    assert!(held() > 900_000, "{} bytes", held());
+    // What is replaced goes as well as what is removed.
+    (0..50_u64).for_each(|i| tree.put(i.to_be_bytes(), "short").expect("room"));
+    (50..100_u64).for_each(|i| tree.delete(i.to_be_bytes()).expect("no fault"));
+    assert!(held() < 100_000, "{} bytes of no values", held());
+}
+
+#[test]
 fn a_value_that_is_too_long_for_memory_is_read_each_time() {
     let disk = Disk::new(SimIo::new(1));
     let db = on_disk(&disk, 1 << 20);

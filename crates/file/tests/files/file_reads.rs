@@ -81,3 +81,20 @@ fn a_damaged_page_is_an_error_and_the_others_are_read() {
     }
     read_parts(&toy, &bytes, "mended");
 }
+
+#[test]
+fn while_all_pages_stay_large_values_take_the_memory_that_is_left_and_no_more() {
+    let most = 1 << 20;
+    let options = FileOptions { memory_bytes: most, evicts_small: true, ..options() };
+    let toy = Toy::open_with(&SimIo::new(1), &path(), &options).expect("new");
+    let _kept = toy.file.keep_pages();
+    let mut kept = 0;
+    for name in 1..=100 {
+        if let Some(copy) = toy.file.value_copy([b"", &[1; 60_000]]) {
+            toy.file.value_keep(name, None, 0, copy);
+            kept += 1;
+        }
+    }
+    let stats = toy.file.stats();
+    assert!(kept >= 8 && stats.value_bytes <= most, "{kept} values, {stats:?}");
+}
