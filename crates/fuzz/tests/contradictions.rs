@@ -339,6 +339,22 @@ fn long_keys_that_fall_are_damage() {
 }
 
 #[test]
+fn a_long_key_that_begins_a_leaf_below_the_one_before_is_damage() {
+    let _one = one();
+    let long = |i: u8| ([&[b'x'; 100][..], &[i]].concat(), value(i));
+    let mut parts = pool_of((0..60).map(long), true);
+    let leaves = leaves(&mut parts);
+    assert!(format::value_at(parts.page_mut(leaves[1]), 0).2, "its first pair is in a record");
+    // The second leaf begins with the record of the first one's first pair.
+    let first = value_of(&mut parts, leaves[0], 0);
+    set_value(&mut parts, leaves[1], 0, first);
+    with(parts, |db| {
+        let tree = db.tree("a").expect("its anchor is sound");
+        expect_refused(&some(tree.iter(), |_| ()), true);
+    });
+}
+
+#[test]
 fn a_root_on_the_highest_level() {
     let _one = one();
     let mut parts = pool(30, true);
