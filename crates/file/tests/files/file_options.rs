@@ -74,6 +74,22 @@ fn extremes_do_alone_and_in_pairs() {
     }
 }
 
+/// The time that a long commit takes is measured, and what an epoch may hold follows from that and the interval.
+#[test]
+fn a_long_epoch_ends_whatever_the_interval_is() {
+    for interval in [Duration::ZERO, Duration::MAX] {
+        let options = FileOptions { interval, journal_bytes: 64 << 20, ..options() };
+        let toy = Toy::open_with(&SimIo::new(1), &path(), &options).expect("new");
+        for round in 0..3 {
+            for i in 0..20_000 {
+                toy.set(&[(1, 0, i), (2, 1, i)]).expect("room");
+            }
+            assert!(toy.file.stats().pending_bytes > 256 << 10, "too short to be measured");
+            toy.file.sync().unwrap_or_else(|e| panic!("{interval:?}, round {round}: {e}"));
+        }
+    }
+}
+
 #[test]
 fn shapes_that_cannot_be_are_refused_by_name() {
     let io = SimIo::new(1);
