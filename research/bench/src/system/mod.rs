@@ -1,6 +1,6 @@
 //! Systems by name: the trees of the workspace, each on a medium of its own.
 //!
-//! Beside the trees of [`kinds`](everleaf_tree::kinds) there are the [rivals](rival), `BdTree`, which is
+//! Beside the [named trees](everleaf_tree::named) there are the [rivals](rival), `BdTree`, which is
 //! durable by epochs, and std's `BTreeMap` behind a lock, which is not durable at all.
 
 mod map;
