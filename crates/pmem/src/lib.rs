@@ -36,6 +36,7 @@ pub mod rules;
 pub mod sim;
 mod simd;
 pub mod sync;
+mod target;
 pub mod wrap;
 pub use aside::Aside;
 pub use buffered::{Buffered, BufferedOp, BufferedOptions, BufferedStats};
@@ -51,14 +52,6 @@ pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WOR
 pub use sim::Sim;
 pub use sync::{schedule, thread_number};
 pub use wrap::{Counted, Counts, Latency};
-
-// A pool reserves address space for all pages that it may ever have, 256 GiB of it unless the program says
-// otherwise, and numbers of bytes in files and in memory are turned into each other without a loss. On a
-// processor of 32 bits neither is so, and nobody tests it there.
-#[cfg(not(target_pointer_width = "64"))]
-compile_error!(
-    "everleaf needs a target whose pointers have 64 bits: a pool reserves more addresses than others have"
-);
 
 /// Keeps the code of the README true.
 #[cfg(doctest)]
