@@ -82,6 +82,7 @@ pub(crate) enum Known {
 pub(crate) struct Places {
     leaves: Vec<TableLeaf>,
     /// Pages whose large value was adopted since the last [`age`](Self::age), by leaf.
+    #[expect(clippy::box_collection, reason = "what has a pool's state counts its bytes")]
     fresh: Box<HashMap<u32, PageBits>>,
     /// How many of them are in memory.
     in_memory: u64,
