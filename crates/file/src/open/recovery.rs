@@ -99,7 +99,7 @@ impl Inner {
         let chain = Chain { next: scan.end, extents, written, ..Chain::default() };
         self.commit.get_mut().unwrap_or_else(|e| e.into_inner()).chain = chain;
         self.bounds.set_journal(written, &self.barrier);
-        let len = self.data.len().map_err(|e| Error::io("reading the journal", e))?;
+        let len = *self.length.get_mut();
         let (pages_end, possible_end) = {
             let places = self.places();
             (places.pages_end(), places.possible_end(len))
