@@ -11,12 +11,17 @@ pub(super) fn read_error(e: std::io::Error) -> Error {
     Error::io("reading the journal", e)
 }
 
-/// Reads the file an extent at a time.
+/// How much is read at once, unless more is asked for.
+const AHEAD: usize = 64 << 10;
+
+/// Reads the file, and keeps what it read last.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub(super) file: &'a dyn IoFile,
     pub(super) len: u64,
-    base: Option<u64>,
+    /// The first byte of the window, and how many of its bytes are the file's.
+    start: u64,
+    held: usize,
     window: Vec<u8>,
     /// A head elsewhere, which is asked for with each block.
     other: Option<(u64, [u8; BLOCK_HEAD])>,
@@ -25,30 +30,48 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     pub(super) fn new(file: &dyn IoFile) -> Result<Reader<'_>> {
         let len = file.len().map_err(read_error)?;
-        Ok(Reader { file, len, base: None, window: Vec::new(), other: None })
+        Ok(Reader { file, len, start: 0, held: 0, window: Vec::new(), other: None })
     }
 
     pub(super) fn forget(&mut self) {
-        (self.base, self.other) = (None, None);
+        (self.held, self.other) = (0, None);
+    }
+
+    /// Whether the window has byte `at`.
+    fn holds(&self, at: u64) -> bool {
+        (self.start..self.start + self.held as u64).contains(&at)
+    }
+
+    /// So many bytes of the file from `at` on, or as many as come before the end of the extent, or of the file.
+    fn bytes(&mut self, at: u64, n: usize) -> Result<&[u8]> {
+        let end = (at - at % EXTENT_BYTES + EXTENT_BYTES).min(self.len);
+        let room = end.saturating_sub(at) as usize;
+        let n = n.min(room);
+        if n == 0 {
+            return Ok(&[]);
+        }
+        if !self.holds(at) || !self.holds(at + n as u64 - 1) {
+            self.held = 0;
+            let more = n.max(AHEAD).min(room);
+            if self.window.len() < more {
+                // Nothing of it is kept, so nothing is copied.
+                self.window = Vec::new();
+                self.window = fallible::filled(0, more, "an extent of a journal")?;
+            }
+            let got = self.file.read_at(&mut self.window[..more], at).map_err(read_error)?;
+            if got < more {
+                let what = "the file became shorter while it was read";
+                return Err(corrupt(at + got as u64, what));
+            }
+            (self.start, self.held) = (at, more);
+        }
+        let from = (at - self.start) as usize;
+        Ok(&self.window[from..from + n])
     }
 
     /// The bytes of the file from `at` to the end of the extent, or of the file.
     pub(super) fn rest(&mut self, at: u64) -> Result<&[u8]> {
-        let base = at - at % EXTENT_BYTES;
-        if self.base != Some(base) {
-            self.base = None;
-            let n = EXTENT_BYTES.min(self.len.saturating_sub(base)) as usize;
-            self.window.clear();
-            fallible::just(&mut self.window, n, "an extent of a journal")?;
-            self.window.resize(n, 0);
-            let got = self.file.read_at(&mut self.window, base).map_err(read_error)?;
-            if got < n {
-                let what = "the file became shorter while it was read";
-                return Err(corrupt(base + got as u64, what));
-            }
-            self.base = Some(base);
-        }
-        Ok(self.window.get((at - base) as usize..).unwrap_or_default())
+        self.bytes(at, EXTENT_BYTES as usize)
     }
 
     /// What is where a block's head would be; zeros if the file ends before.
@@ -57,8 +80,8 @@ impl Reader<'_> {
             return Ok(head);
         }
         let mut head = [0; BLOCK_HEAD];
-        if self.base == Some(at - at % EXTENT_BYTES) {
-            if let Some(bytes) = self.rest(at)?.get(..BLOCK_HEAD) {
+        if self.holds(at) {
+            if let Some(bytes) = self.bytes(at, BLOCK_HEAD)?.get(..BLOCK_HEAD) {
                 head.copy_from_slice(bytes);
             }
             return Ok(head);
@@ -75,7 +98,8 @@ impl Reader<'_> {
         if len > payload_room(at) {
             return Ok(None);
         }
-        let Some(block) = self.rest(at)?.get(..BLOCK_HEAD + len) else { return Ok(None) };
+        let n = BLOCK_HEAD + len;
+        let Some(block) = self.bytes(at, n)?.get(..n) else { return Ok(None) };
         let (head, payload) = block.split_at(BLOCK_HEAD);
         Ok((u32_at(head, 4) == key.crc(head, payload)).then_some(payload))
     }

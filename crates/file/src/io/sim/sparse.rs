@@ -48,15 +48,20 @@ impl Sparse {
 
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
         let n = self.len.saturating_sub(offset).min(buf.len() as u64) as usize;
-        buf[..n].fill(0);
         let (first, last) = (offset / CHUNK as u64, (offset + n as u64).div_ceil(CHUNK as u64));
+        // Holes alone are zeroed: most of what is read has been written.
+        let mut filled = 0;
         for (&no, chunk) in self.chunks.range(first..last.max(first)) {
             let start = no * CHUNK as u64;
             let from = offset.max(start);
             let to = (offset + n as u64).min(start + CHUNK as u64);
             let source = &chunk[(from - start) as usize..(to - start) as usize];
-            buf[(from - offset) as usize..(to - offset) as usize].copy_from_slice(source);
+            let (begin, end) = ((from - offset) as usize, (to - offset) as usize);
+            buf[filled..begin].fill(0);
+            buf[begin..end].copy_from_slice(source);
+            filled = end;
         }
+        buf[filled..n].fill(0);
         n
     }
 
