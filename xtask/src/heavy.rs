@@ -3,7 +3,8 @@
 //!
 //! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `#` starts a
 //! comment. What takes longest stands first, so that the two lanes end together. A test that takes times
-//! has `alone` behind it: it runs when all others have ended.
+//! has `alone` behind it: it runs when all others have ended. One that takes longer to be optimized than to run without
+//! that has `light` behind it: it is built as `cargo test` builds.
 //!
 //! Cargo itself runs one test binary after the other. Many of these wait for processes that they kill,
 //! or have one thread, so that half of two processors would be idle.
@@ -25,6 +26,10 @@ const LANES: usize = 2;
 /// ended, so that its name and what it has printed are seen.
 const LONGEST: u32 = 1200;
 
+/// What a light test is built with, beside the profile of `cargo test`: it makes the code of trees anew, which takes longer
+/// to be optimized than that of any other package.
+const LIGHT: &str = "profile.dev.package.everleaf-tree.opt-level=0";
+
 /// What `timeout` ends with if it has ended a command.
 const TIMED_OUT: i32 = 124;
 
@@ -38,11 +43,17 @@ struct Binary {
     dir: PathBuf,
     /// Whether nothing may run beside it.
     is_alone: bool,
+    /// Whether it is built with [`LIGHT`].
+    is_light: bool,
 }
 
 /// Runs the tests that the list names.
 pub fn run(list: &str) -> ExitCode {
-    let chosen = targets(list).and_then(|targets| build(&targets));
+    let built = |is_light| {
+        let targets = targets(list, is_light)?;
+        if targets.is_empty() { Ok(Vec::new()) } else { build(&targets, is_light) }
+    };
+    let chosen = built(true).and_then(|light| Ok([light, built(false)?].concat()));
     match chosen.and_then(|binaries| choose(list, &binaries)) {
         Ok(binaries) => run_all(&binaries),
         Err(error) => {
@@ -58,6 +69,7 @@ struct Line<'l> {
     /// The test, or `*`.
     test: &'l str,
     is_alone: bool,
+    is_light: bool,
     /// Where it is.
     at: usize,
 }
@@ -68,24 +80,33 @@ fn lines(list: &str) -> Result<Vec<Line<'_>>, String> {
     for (line, at) in list.lines().zip(1..) {
         let line = line.split('#').next().unwrap_or_default().trim();
         let words: Vec<_> = line.split_whitespace().collect();
-        let (package, test, is_alone) = match words[..] {
-            [] => continue,
-            [package, test] => (package, test, false),
-            [package, test, "alone"] => (package, test, true),
-            _ => return Err(format!("line {at}: `{line}` is not PACKAGE TEST [alone]")),
+        let [package, test, ref how @ ..] = words[..] else {
+            match words[..] {
+                [] => continue,
+                _ => return Err(format!("line {at}: `{line}` is not PACKAGE TEST")),
+            }
         };
-        lines.push(Line { package, test, is_alone, at });
+        if let Some(other) = how.iter().find(|word| !["alone", "light"].contains(word)) {
+            return Err(format!("line {at}: `{other}` is neither `alone` nor `light`"));
+        }
+        let [is_alone, is_light] = ["alone", "light"].map(|word| how.contains(&word));
+        lines.push(Line { package, test, is_alone, is_light, at });
     }
     Ok(lines)
 }
 
-/// What cargo is told to build for a list: a test that is not in it may take long to build, too.
-fn targets(list: &str) -> Result<BTreeSet<String>, String> {
+/// What cargo is told to build of a list: a test that is not in it may take long to build, too.
+fn targets(list: &str, is_light: bool) -> Result<BTreeSet<String>, String> {
+    let lines = lines(list)?.into_iter().filter(|line| line.is_light == is_light);
+    targets_of(&Vec::from_iter(lines), &workspace()?)
+}
+
+/// What cargo says of the workspace.
+fn workspace() -> Result<serde_json::Value, String> {
     let args = ["metadata", "--no-deps", "--format-version=1", "--offline"];
     let told = output(Path::new("."), "cargo", &args)?;
-    let told: serde_json::Value = serde_json::from_str(&told)
-        .map_err(|e| format!("reading what cargo says of the workspace: {e}"))?;
-    targets_of(&lines(list)?, &told)
+    serde_json::from_str(&told)
+        .map_err(|e| format!("reading what cargo says of the workspace: {e}"))
 }
 
 /// The options of cargo that name what a list wants of a workspace.
@@ -94,19 +115,20 @@ fn targets_of(lines: &[Line], workspace: &serde_json::Value) -> Result<BTreeSet<
     let none = Vec::new();
     let packages = workspace["packages"].as_array().unwrap_or(&none);
     for Line { package, test, at, .. } in lines {
-        if *test != "*" {
-            options.insert(format!("--test={test}"));
-            continue;
-        }
         let of_name = packages.iter().find(|one| one["name"] == **package);
         let of_name = of_name.ok_or_else(|| format!("line {at}: there is no package {package}"))?;
+        options.insert(format!("--package={package}"));
         let targets = of_name["targets"].as_array().unwrap_or(&none);
         for target in targets.iter().filter(|target| target["test"] == true) {
             let (kind, name) = (target["kind"][0].as_str(), target["name"].as_str());
-            options.insert(match (kind.unwrap_or_default(), name.unwrap_or_default()) {
-                ("test", name) => format!("--test={name}"),
-                ("example", name) => format!("--example={name}"),
-                ("bin", _) => "--bins".into(),
+            let name = name.unwrap_or_default();
+            if *test != "*" && *test != name {
+                continue;
+            }
+            options.insert(match kind.unwrap_or_default() {
+                "test" => format!("--test={name}"),
+                "example" => format!("--example={name}"),
+                "bin" => "--bins".into(),
                 _ => "--lib".into(),
             });
         }
@@ -114,15 +136,30 @@ fn targets_of(lines: &[Line], workspace: &serde_json::Value) -> Result<BTreeSet<
     Ok(options)
 }
 
+/// The features of the packages that are built.
+fn features(targets: &BTreeSet<String>) -> String {
+    let is_built = |feature: &&str| {
+        let package = feature.split('/').next().unwrap_or_default();
+        targets.contains(&format!("--package={package}"))
+    };
+    HEAVY.split(',').filter(is_built).collect::<Vec<_>>().join(",")
+}
+
 /// Builds tests, and says where each is.
-fn build(targets: &BTreeSet<String>) -> Result<Vec<Binary>, String> {
+fn build(targets: &BTreeSet<String>, is_light: bool) -> Result<Vec<Binary>, String> {
     let mut cargo = Command::new("cargo");
-    cargo.args(["test", "--workspace", "--release", "--features", HEAVY]).args(targets);
+    cargo.args(["test", "--features", &features(targets)]).args(targets);
+    if is_light {
+        cargo.args(["--config", LIGHT]);
+    } else {
+        cargo.arg("--release");
+    }
     cargo.args(["--no-run", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
     let mut child = cargo.spawn().map_err(|e| format!("starting cargo: {e}"))?;
     let mut binaries = Vec::new();
     for line in BufReader::new(child.stdout.take().expect("it is piped")).lines() {
-        binaries.extend(binary(&line.map_err(|e| format!("reading what cargo says: {e}"))?));
+        let found = binary(&line.map_err(|e| format!("reading what cargo says: {e}"))?);
+        binaries.extend(found.map(|found| Binary { is_light, ..found }));
     }
     let status = child.wait().map_err(|e| format!("waiting for cargo: {e}"))?;
     if status.success() { Ok(binaries) } else { Err("the tests cannot be built".into()) }
@@ -146,14 +183,17 @@ fn binary(message: &str) -> Option<Binary> {
         program: program.into(),
         dir: manifest.parent()?.to_owned(),
         is_alone: false,
+        is_light: false,
     })
 }
 
 /// The tests that the list names, in its order.
 fn choose(list: &str, binaries: &[Binary]) -> Result<Vec<Binary>, String> {
     let mut chosen = Vec::new();
-    for Line { package, test, is_alone, at } in lines(list)? {
-        let named = |b: &&Binary| b.package == package && (test == "*" || b.test == test);
+    for Line { package, test, is_alone, is_light, at } in lines(list)? {
+        let named = |b: &&Binary| {
+            b.package == package && b.is_light == is_light && (test == "*" || b.test == test)
+        };
         let before = chosen.len();
         let named = binaries.iter().filter(named).cloned();
         chosen.extend(named.map(|binary| Binary { is_alone, ..binary }));
@@ -179,16 +219,19 @@ fn program(binary: &Binary, longest: Option<u32>) -> Command {
     command
 }
 
-/// Prints what each test says when it ends, then a table of the times; fails if one fails.
+/// Prints when each test begins, so that a run that is cut off shows what hung; what it says when it ends; then a table
+/// of the times. Fails if one fails.
 fn run_all(binaries: &[Binary]) -> ExitCode {
     let longest =
         std::env::var("EVERLEAF_SCALE").is_ok_and(|scale| scale == "ci").then_some(LONGEST);
     let (failed, times) = (Mutex::new(Vec::new()), Mutex::new(BTreeMap::new()));
+    let first = Instant::now();
     let lane = |next: &Mutex<std::vec::IntoIter<&Binary>>| {
         loop {
             let taken = next.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(binary) = taken else { return };
             let name = format!("{} {}", binary.package, binary.test);
+            println!("== {name} begins after {} s", first.elapsed().as_secs());
             let begun = Instant::now();
             let ended = program(binary, longest).output();
             let seconds = begun.elapsed().as_secs();
@@ -255,6 +298,7 @@ mod tests {
             program: PathBuf::new(),
             dir: PathBuf::new(),
             is_alone: false,
+            is_light: false,
         };
         let all = [binary("a", "one"), binary("b", "one"), binary("b", "two")];
         let chosen = choose("# a comment\n\nb *\na one # why\n", &all).expect("all are there");
@@ -264,6 +308,13 @@ mod tests {
         let chosen = choose("a *\nb two alone", &all).expect("all are there");
         assert_eq!(chosen.iter().map(|b| b.is_alone).collect::<Vec<_>>(), [false, true]);
         assert!(choose("a one first", &all).expect_err("no such word").starts_with("line 1: "));
+        // Each is taken from the build that its line asks for.
+        assert!(choose("a one light", &all).is_err());
+        let light = all.clone().map(|binary| Binary { is_light: true, ..binary });
+        let both = [&all[..], &light].concat();
+        let chosen = choose("a one alone light\nb one", &both).expect("all are there");
+        let how = chosen.iter().map(|b| (b.is_alone, b.is_light));
+        assert_eq!(how.collect::<Vec<_>>(), [(true, true), (false, false)]);
     }
 
     #[test]
@@ -279,6 +330,7 @@ mod tests {
             program: script,
             dir: dir.path().into(),
             is_alone: false,
+            is_light: false,
         };
         let output = program(&binary, Some(1)).output().expect("it starts");
         assert_eq!(output.status.code(), Some(TIMED_OUT));
@@ -288,21 +340,51 @@ mod tests {
     #[test]
     fn only_what_a_list_names_is_built() {
         let target = |kind: &str, name: &str| serde_json::json!({ "kind": [kind], "name": name, "test": true });
+        let a = [target("test", "one"), target("test", "two"), target("lib", "a")];
         let b =
             [target("lib", "b"), target("bin", "b"), target("test", "one"), target("example", "e")];
-        let mut packages =
-            serde_json::json!({ "packages": [{ "name": "a" }, { "name": "b", "targets": b }] });
-        packages["packages"][1]["targets"][3]["test"] = true.into();
-        let options = |list: &str| targets_of(&lines(list).expect("lines"), &packages);
-        let of = |list: &str| Vec::from_iter(options(list).expect("all are there"));
-        assert_eq!(of("a two\na one alone"), ["--test=one", "--test=two"]);
-        assert_eq!(
-            of("b *\na two"),
-            ["--bins", "--example=e", "--lib", "--test=one", "--test=two"]
-        );
+        let mut packages = serde_json::json!({ "packages": [{ "name": "a", "targets": a }, { "name": "b", "targets": b }] });
+        let options = |list: &str, packages: &serde_json::Value| {
+            let options = targets_of(&lines(list).expect("lines"), packages);
+            Vec::from_iter(options.expect("all are there")).join(" ")
+        };
+        assert_eq!(options("a two\na one alone", &packages), "--package=a --test=one --test=two");
+        assert_eq!(options("a a", &packages), "--lib --package=a");
+        let all_of_b = "--bins --example=e --lib --package=a --package=b --test=one --test=two";
+        assert_eq!(options("b *\na two", &packages), all_of_b);
         packages["packages"][1]["targets"][3]["test"] = false.into();
-        let options = targets_of(&lines("b *").expect("a line"), &packages).expect("b is there");
-        assert_eq!(Vec::from_iter(options), ["--bins", "--lib", "--test=one"]);
+        assert_eq!(options("b *", &packages), "--bins --lib --package=b --test=one");
         assert!(targets_of(&lines("c *").expect("a line"), &packages).is_err());
+    }
+
+    #[test]
+    fn features_are_those_of_what_is_built() {
+        let of = |targets: &[&str]| features(&targets.iter().map(ToString::to_string).collect());
+        assert_eq!(of(&["--package=everleaf-tree", "--test=one"]), "everleaf-tree/heavy");
+        assert_eq!(of(&["--package=xtask"]), "");
+    }
+
+    /// A test that `cargo test` leaves out would never run if it were not in the list.
+    #[test]
+    fn the_list_has_what_the_short_command_leaves_out() {
+        let workspace = workspace().expect("cargo knows the workspace");
+        let list = include_str!("../../ci/heavy.txt");
+        let lines = lines(list).expect("a list");
+        let members = workspace["workspace_default_members"].as_array().expect("members");
+        let mut forgotten = Vec::new();
+        for package in workspace["packages"].as_array().expect("packages") {
+            for target in package["targets"].as_array().expect("targets") {
+                let is_left_out =
+                    !members.contains(&package["id"]) || !target["required-features"].is_null();
+                let is_named = lines.iter().any(|line| {
+                    package["name"] == line.package
+                        && (line.test == "*" || target["name"] == line.test)
+                });
+                if target["test"] == true && is_left_out && !is_named {
+                    forgotten.push(format!("{} {}", package["name"], target["name"]));
+                }
+            }
+        }
+        assert!(forgotten.is_empty(), "not in ci/heavy.txt: {forgotten:?}");
     }
 }

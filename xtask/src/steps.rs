@@ -102,11 +102,11 @@ impl Step {
     }
 }
 
-/// Runs one step after the other, and prints each with the seconds that it took.
+/// Runs one step after the other, and prints when each begins and the seconds that it took.
 pub fn run(root: &Path, steps: &[Step]) -> ExitCode {
-    let mut took = Vec::new();
+    let (mut took, first) = (Vec::new(), Instant::now());
     for step in steps {
-        println!("== {step}");
+        println!("== {step} (after {} s)", first.elapsed().as_secs());
         let begun = Instant::now();
         if let Err(what) = step.run(root) {
             eprintln!("xtask: {what}");
