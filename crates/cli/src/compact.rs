@@ -8,7 +8,7 @@ use crate::pool::PoolArgs;
 /// Make the pool's file as short as its contents allow
 ///
 /// The file keeps at most an eighth and 16 KiB more than its contents; a pool of 32 MiB or more also keeps free
-/// blocks of a 32nd of that, at least 6 MiB, so that deletes work on a full disk.
+/// blocks of a 32nd of that, at least 6 MiB, so that deletes work on a full disk. It never gets longer than it was.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

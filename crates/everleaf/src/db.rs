@@ -363,8 +363,9 @@ impl Db {
     ///
     /// Three things keep the file longer. Other threads read and write meanwhile, and their writes come on top; so does what
     /// a backup holds. A pool with 32 MiB or more in use keeps free blocks, so that deletes work on a full disk: a 32nd of
-    /// that, 6 to 64 MiB, which the close adds if they are missing. And while others write, a pool with 16 MiB or more in use
-    /// keeps an eighth of that, 8 to 64 MiB, and as much as its changed pages take.
+    /// that, 6 to 64 MiB. The close adds them if they are missing; if nothing has been written since this call, only as far
+    /// as the file went before. And while others write, a pool with 16 MiB or more in use keeps an eighth of that, 8 to
+    /// 64 MiB, and as much as its changed pages take.
     ///
     /// The time grows with the data that has to move. While this runs, the file may be longer by that data.
     ///

@@ -311,6 +311,38 @@ fn a_compaction_never_makes_a_file_longer() {
     assert!(gained > 100 << 20, "hardly anything was there to gain: {gained}");
 }
 
+/// Nor does a close right behind it, though a pool of some size keeps room for deletes then.
+#[test]
+fn a_close_behind_a_compaction_makes_no_file_longer() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut kept = 0;
+    for pairs in (33_000..36_000_u32).step_by(250) {
+        let path = dir.path().join("p.ever");
+        let db = Options::new().open(&path).expect("new");
+        let value = [7; 1000];
+        let all = (0..pairs).map(|i| Ok::<_, Error>((key(i), value)));
+        db.tree("t").expect("new").load_sorted(all).expect("room");
+        db.close().expect("room");
+        for run in 0..3 {
+            let before = length(&path);
+            let db = Options::new().open(&path).expect("sound");
+            db.compact().expect("room");
+            let compacted = length(&path);
+            db.close().expect("room");
+            let after = length(&path);
+            assert!(after <= before, "{pairs}, {run}: {after} of {before}");
+            kept += u32::from(after > compacted);
+        }
+        // What was written since is reason enough.
+        let db = Options::new().open(&path).expect("sound");
+        db.compact().expect("room");
+        db.tree("t").expect("there").put("k", value).expect("room");
+        db.close().expect("room");
+        std::fs::remove_file(&path).expect("there");
+    }
+    assert!(kept > 0, "no close kept any room");
+}
+
 /// A pool that holds little is short whenever it is closed, also if it held much, and stays so.
 #[test]
 fn a_pool_with_little_in_it_is_short_when_it_is_closed() {

@@ -77,9 +77,21 @@ impl Inner {
         let first = length()?;
         progress(first);
         self.ready_for_checkpoint()?;
-        if self.is_short(first) && self.nothing_to_do() {
-            return Ok(());
+        if !self.is_short(first) || !self.nothing_to_do() {
+            self.shorten(first, &length, progress)?;
         }
+        let next = lock(&self.commit).chain.next.number;
+        lock(&self.reserve.state).compacted = Some((next, first / EXTENT_BYTES));
+        Ok(())
+    }
+
+    /// Runs checkpoints while they make the file shorter, which had `first` bytes.
+    fn shorten(
+        &self,
+        first: u64,
+        length: &dyn Fn() -> Result<u64>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
         let mut before = first;
         for run in 0..RUNS {
             self.leave_values_extent()?;

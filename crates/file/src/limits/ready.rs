@@ -91,7 +91,7 @@ impl Inner {
         let step = if is_out { 0 } else { STEP as i64 };
         let ready = self.places().extents.ready() as i64;
         let wanted = ready + missing() + step;
-        match self.take_blocks(wanted.max(0) as u64) {
+        match self.take_blocks(wanted.max(0) as u64, u64::MAX) {
             Err(error) if is_want_of_room(&error) && missing() > 0 => {
                 self.barrier.fetch_or(SCANT, Ordering::SeqCst);
                 Err(error)
@@ -101,17 +101,21 @@ impl Inner {
         }
     }
 
-    /// Has the disk give blocks to extents until so many are ready.
+    /// Has the disk give blocks to extents, of the first `within` of the file, until so many are ready.
     ///
     /// # Errors
     /// Those of the system; [`Error::NoMemory`].
-    fn take_blocks(&self, ready: u64) -> Result<()> {
+    fn take_blocks(&self, ready: u64, within: u64) -> Result<()> {
         let _writing = self.begin_write()?;
         let mut state = lock(&self.reserve.state);
         let (mut from, mut is_last) = (0, false);
         let mut full = Ok(());
         while !is_last && self.places().extents.ready() < ready {
             let no = self.places_mut().extents.take_without_blocks(from)?;
+            if u64::from(no) >= within {
+                self.places_mut().extents.let_go(no);
+                break;
+            }
             is_last = u64::from(no) + 1 >= self.places().extents.len();
             let allocated = self.allocate(no);
             self.places_mut().extents.let_go(no);
@@ -279,10 +283,13 @@ impl Inner {
         Ok(())
     }
 
-    /// Has a pool that is closed keep some, so that who opens it can make room on a disk that is full.
+    /// Has a pool that is closed keep some, so that who opens it can make room on a disk that is full. A file that was
+    /// compacted, and nothing has been written since, does not get longer than it was before.
     pub(crate) fn keep_ready(&self) {
         let ready = self.reserve.closed(self.places().extents.in_use());
+        let next = lock(&self.commit).chain.next.number;
+        let compacted = lock(&self.reserve.state).compacted.filter(|(number, _)| *number == next);
         // Without them the pool is as well.
-        let _ = self.take_blocks(ready);
+        let _ = self.take_blocks(ready, compacted.map_or(u64::MAX, |(_, within)| within));
     }
 }

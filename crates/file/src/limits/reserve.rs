@@ -21,6 +21,9 @@ pub(crate) struct State {
     pub is_out: bool,
     /// Cleaning gave no room, and nothing has been written since.
     pub is_clean: bool,
+    /// The number of the block that came next when the file was compacted last, and the extents that it had filled
+    /// before.
+    pub compacted: Option<(u64, u64)>,
 }
 
 /// How a file has room before it needs it.
