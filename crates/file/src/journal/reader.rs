@@ -44,7 +44,7 @@ impl Reader<'_> {
 
     /// So many bytes of the file from `at` on, or as many as come before the end of the extent, or of the file.
     fn bytes(&mut self, at: u64, n: usize) -> Result<&[u8]> {
-        let end = (at - at % EXTENT_BYTES + EXTENT_BYTES).min(self.len);
+        let end = (at / EXTENT_BYTES + 1).saturating_mul(EXTENT_BYTES).min(self.len);
         let room = end.saturating_sub(at) as usize;
         let n = n.min(room);
         if n == 0 {
