@@ -157,7 +157,7 @@ fn corpus_and_regressions_hold() {
 #[test]
 fn changed_inputs_hold() {
     let _one = one();
-    let (seed, seconds) = (seed_or(1), size([0, 45, 900]));
+    let (seed, seconds) = (seed_or(1), size([0, 20, 900]));
     let only = std::env::var("EVERLEAF_FUZZ_TARGET").ok();
     for target in TARGETS {
         if only.as_ref().is_some_and(|only| only != target.0) {
