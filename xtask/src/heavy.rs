@@ -1,5 +1,6 @@
 //! `heavy [LIST]`: builds the tests of the list for release, and runs them two at a time, each with its time.
-//! `EVERLEAF_SCALE` says how much they do.
+//! `EVERLEAF_SCALE` says how much they do. Where all that `cargo xtask ci` does would take too long for whoever waits for
+//! it, since the machine is slow, they do less, which is said.
 //!
 //! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `#` starts a
 //! comment. What takes longest stands first, so that the two lanes end together. A test that takes times
@@ -17,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::release::output;
-use crate::steps::HEAVY;
+use crate::steps::{ELAPSED, HEAVY};
 
 /// How many run at a time.
 const LANES: usize = 2;
@@ -29,6 +30,10 @@ const LONGEST: u32 = 1200;
 /// What a light test is built with, beside the profile of `cargo test`: it makes the code of trees anew, which takes longer
 /// to be optimized than that of any other package.
 const LIGHT: &str = "profile.dev.package.everleaf-tree.opt-level=0";
+
+/// If it took so many seconds until the tests of CI are built, they do less: the same machine would take longer for the
+/// rest.
+const SLOW: u64 = 35 * 60;
 
 /// What `timeout` ends with if it has ended a command.
 const TIMED_OUT: i32 = 124;
@@ -53,13 +58,36 @@ pub fn run(list: &str) -> ExitCode {
         let targets = targets(list, is_light)?;
         if targets.is_empty() { Ok(Vec::new()) } else { build(&targets, is_light) }
     };
+    let begun = Instant::now();
     let chosen = built(true).and_then(|light| Ok([light, built(false)?].concat()));
     match chosen.and_then(|binaries| choose(list, &binaries)) {
-        Ok(binaries) => run_all(&binaries),
+        Ok(binaries) => run_all(&binaries, scale(begun.elapsed().as_secs())),
         Err(error) => {
             eprintln!("heavy: {error}");
             ExitCode::from(4)
         }
+    }
+}
+
+/// How much the tests do if they took so many seconds to build: what the environment says, or less on a slow machine.
+fn scale(building: u64) -> Option<&'static str> {
+    let asked = std::env::var("EVERLEAF_SCALE").ok()?;
+    let before = std::env::var(ELAPSED).ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
+    let scale = scale_of(&asked, before, building)?;
+    if scale != asked {
+        println!("== {before} and {building} s until the tests are built: EVERLEAF_SCALE={scale}");
+    }
+    Some(scale)
+}
+
+/// The scale of CI where that was asked for, or less.
+fn scale_of(asked: &str, before: u64, building: u64) -> Option<&'static str> {
+    let is_slow = before > 0 && before + building > SLOW;
+    match asked {
+        "ci" if is_slow => Some("brief"),
+        "ci" => Some("ci"),
+        "brief" => Some("brief"),
+        _ => None,
     }
 }
 
@@ -98,13 +126,13 @@ fn lines(list: &str) -> Result<Vec<Line<'_>>, String> {
 /// What cargo is told to build of a list: a test that is not in it may take long to build, too.
 fn targets(list: &str, is_light: bool) -> Result<BTreeSet<String>, String> {
     let lines = lines(list)?.into_iter().filter(|line| line.is_light == is_light);
-    targets_of(&Vec::from_iter(lines), &workspace()?)
+    targets_of(&Vec::from_iter(lines), &workspace(Path::new("."))?)
 }
 
-/// What cargo says of the workspace.
-fn workspace() -> Result<serde_json::Value, String> {
+/// What cargo says of the workspace, at its top: in a member's folder that one alone is a default member.
+fn workspace(top: &Path) -> Result<serde_json::Value, String> {
     let args = ["metadata", "--no-deps", "--format-version=1", "--offline"];
-    let told = output(Path::new("."), "cargo", &args)?;
+    let told = output(top, "cargo", &args)?;
     serde_json::from_str(&told)
         .map_err(|e| format!("reading what cargo says of the workspace: {e}"))
 }
@@ -204,8 +232,16 @@ fn choose(list: &str, binaries: &[Binary]) -> Result<Vec<Binary>, String> {
     Ok(chosen)
 }
 
-/// How a test is run: in its folder, for so many seconds at most.
-fn program(binary: &Binary, longest: Option<u32>) -> Command {
+/// How a test is run: in its folder; with the measures of CI, or less, for [`LONGEST`] at most.
+fn program(binary: &Binary, scale: Option<&str>) -> Command {
+    let Some(scale) = scale else { return within(binary, None) };
+    let mut command = within(binary, Some(LONGEST));
+    command.env("EVERLEAF_SCALE", scale);
+    command
+}
+
+/// How a test is run in its folder, for so many seconds at most.
+fn within(binary: &Binary, longest: Option<u32>) -> Command {
     let mut command = match longest {
         None => Command::new(&binary.program),
         Some(seconds) => {
@@ -221,9 +257,7 @@ fn program(binary: &Binary, longest: Option<u32>) -> Command {
 
 /// Prints when each test begins, so that a run that is cut off shows what hung; what it says when it ends; then a table
 /// of the times. Fails if one fails.
-fn run_all(binaries: &[Binary]) -> ExitCode {
-    let longest =
-        std::env::var("EVERLEAF_SCALE").is_ok_and(|scale| scale == "ci").then_some(LONGEST);
+fn run_all(binaries: &[Binary], scale: Option<&str>) -> ExitCode {
     let (failed, times) = (Mutex::new(Vec::new()), Mutex::new(BTreeMap::new()));
     let first = Instant::now();
     let lane = |next: &Mutex<std::vec::IntoIter<&Binary>>| {
@@ -233,7 +267,7 @@ fn run_all(binaries: &[Binary]) -> ExitCode {
             let name = format!("{} {}", binary.package, binary.test);
             println!("== {name} begins after {} s", first.elapsed().as_secs());
             let begun = Instant::now();
-            let ended = program(binary, longest).output();
+            let ended = program(binary, scale).output();
             let seconds = begun.elapsed().as_secs();
             let (passed, says) = match &ended {
                 Ok(output) => {
@@ -332,7 +366,7 @@ mod tests {
             is_alone: false,
             is_light: false,
         };
-        let output = program(&binary, Some(1)).output().expect("it starts");
+        let output = within(&binary, Some(1)).output().expect("it starts");
         assert_eq!(output.status.code(), Some(TIMED_OUT));
         assert_eq!(output.stdout, b"begun\n");
     }
@@ -358,6 +392,15 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_machine_does_less_of_what_ci_asks_for() {
+        assert_eq!(scale_of("ci", 1_000, 1_000), Some("ci"));
+        assert_eq!(scale_of("ci", 1_000, 1_101), Some("brief"));
+        // Nobody waits for a run of the heavy tests alone.
+        assert_eq!(scale_of("ci", 0, 9_999), Some("ci"));
+        assert_eq!((scale_of("nightly", 9, 9_999), scale_of("2", 9, 9_999)), (None, None));
+    }
+
+    #[test]
     fn features_are_those_of_what_is_built() {
         let of = |targets: &[&str]| features(&targets.iter().map(ToString::to_string).collect());
         assert_eq!(of(&["--package=everleaf-tree", "--test=one"]), "everleaf-tree/heavy");
@@ -367,15 +410,16 @@ mod tests {
     /// A test that `cargo test` leaves out would never run if it were not in the list.
     #[test]
     fn the_list_has_what_the_short_command_leaves_out() {
-        let workspace = workspace().expect("cargo knows the workspace");
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+        let workspace = workspace(top).expect("cargo knows the workspace");
         let list = include_str!("../../ci/heavy.txt");
         let lines = lines(list).expect("a list");
         let members = workspace["workspace_default_members"].as_array().expect("members");
         let mut forgotten = Vec::new();
         for package in workspace["packages"].as_array().expect("packages") {
             for target in package["targets"].as_array().expect("targets") {
-                let is_left_out =
-                    !members.contains(&package["id"]) || !target["required-features"].is_null();
+                let is_left_out = !members.contains(&package["id"])
+                    || target["required-features"] == serde_json::json!(["heavy"]);
                 let is_named = lines.iter().any(|line| {
                     package["name"] == line.package
                         && (line.test == "*" || target["name"] == line.test)

@@ -7,13 +7,16 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Without these the tests that take minutes are not built.
 pub const HEAVY: &str = "everleaf-tree/heavy,everleaf-pool/heavy,everleaf/heavy,everleaf-cli/heavy,everleaf-rivals/heavy";
 
 /// What the heavy tests of a run look at, at least: crash images, and those inside of recovery.
 const IMAGES: [&str; 2] = ["10000000", "1000000"];
+
+/// The variable that tells a step how many seconds those before it took.
+pub const ELAPSED: &str = "EVERLEAF_ELAPSED";
 
 /// What a script of `ci/` ends with if the machine lacks what it needs.
 const SKIPPED: i32 = 77;
@@ -81,8 +84,8 @@ impl Step {
         self
     }
 
-    /// Runs it at the top of the repository. What cargo told this program of its own package is kept from it.
-    fn run(&self, root: &Path) -> Result<(), String> {
+    /// Runs it at the top of the repository, so long after the first step. What cargo told this program of its own package is kept from it.
+    fn run(&self, root: &Path, elapsed: Duration) -> Result<(), String> {
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(root);
         for (name, _) in std::env::vars_os() {
@@ -93,6 +96,7 @@ impl Step {
             }
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command.env(ELAPSED, elapsed.as_secs().to_string());
         let status = command.status().map_err(|e| format!("starting {self}: {e}"))?;
         match status.code() {
             Some(0) => Ok(()),
@@ -106,9 +110,10 @@ impl Step {
 pub fn run(root: &Path, steps: &[Step]) -> ExitCode {
     let (mut took, first) = (Vec::new(), Instant::now());
     for step in steps {
-        println!("== {step} (after {} s)", first.elapsed().as_secs());
+        let elapsed = first.elapsed();
+        println!("== {step} (after {} s)", elapsed.as_secs());
         let begun = Instant::now();
-        if let Err(what) = step.run(root) {
+        if let Err(what) = step.run(root, elapsed) {
             eprintln!("xtask: {what}");
             return ExitCode::FAILURE;
         }
@@ -211,9 +216,18 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let exit = |code: i32| Step::new("sh", "-c").args([format!("exit {code}").into()]);
         let script = |code| Step { may_skip: true, ..exit(code) };
-        assert!(script(SKIPPED).run(dir.path()).is_ok());
-        assert!(script(1).run(dir.path()).is_err());
-        assert!(exit(SKIPPED).run(dir.path()).is_err());
+        let run = |step: Step| step.run(dir.path(), Duration::ZERO);
+        assert!(run(script(SKIPPED)).is_ok());
+        assert!(run(script(1)).is_err());
+        assert!(run(exit(SKIPPED)).is_err());
+    }
+
+    #[test]
+    fn a_step_hears_how_long_those_before_it_took() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let asks = Step::new("sh", "-c").args([format!("test ${ELAPSED} = 61").into()]);
+        assert!(asks.run(dir.path(), Duration::from_secs(61)).is_ok());
+        assert!(asks.run(dir.path(), Duration::from_secs(60)).is_err());
     }
 
     #[test]

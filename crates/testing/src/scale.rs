@@ -3,6 +3,7 @@
 //! | `EVERLEAF_SCALE` | what it means |
 //! |---|---|
 //! | `quick`, or nothing | what `cargo test` does: seconds |
+//! | `brief` | a quarter of `ci`, for a machine on which that would take too long |
 //! | `ci` | what `cargo xtask ci` does in its heavy tier: minutes |
 //! | `nightly` | 5 times `ci`: an hour or two |
 //! | `release` | 20 times `ci`: a night |
@@ -19,6 +20,8 @@ use std::sync::Once;
 const SCALE: &str = "EVERLEAF_SCALE";
 const SEED: &str = "EVERLEAF_SEED";
 
+/// A `brief` run does this part of what `ci` does.
+const BRIEF: u64 = 4;
 /// A `nightly` does so many times what `ci` does.
 const NIGHTLY: u64 = 5;
 /// So does a `release`.
@@ -27,6 +30,7 @@ const RELEASE: u64 = 20;
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Scale {
     Quick,
+    Brief,
     /// So many times what CI does.
     Ci(u64),
     Times(f64),
@@ -36,6 +40,7 @@ impl Scale {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "" | "quick" => Some(Scale::Quick),
+            "brief" => Some(Scale::Brief),
             "ci" => Some(Scale::Ci(1)),
             "nightly" => Some(Scale::Ci(NIGHTLY)),
             "release" => Some(Scale::Ci(RELEASE)),
@@ -51,13 +56,15 @@ impl Scale {
         let Some(text) = std::env::var_os(SCALE) else { return Scale::Quick };
         let scale = text.to_str().and_then(Scale::parse);
         scale.unwrap_or_else(|| {
-            panic!("{SCALE} is {text:?}, not quick, ci, nightly, release or a number above 0")
+            let words = "quick, brief, ci, nightly, release";
+            panic!("{SCALE} is {text:?}, not {words} or a number above 0")
         })
     }
 
     fn count(self, quick: u64, ci: u64) -> u64 {
         match self {
             Scale::Quick => quick,
+            Scale::Brief => (ci / BRIEF).max(quick.min(ci)),
             Scale::Ci(times) => ci.saturating_mul(times),
             // A float becomes the nearest number that there is. A test that does nothing says nothing.
             Scale::Times(times) => ((quick as f64 * times) as u64).max(quick.min(1)),
@@ -69,13 +76,13 @@ impl Scale {
             Scale::Quick => quick,
             Scale::Times(times) if times <= 1.0 => quick,
             Scale::Ci(RELEASE) => release,
-            Scale::Ci(_) | Scale::Times(_) => ci,
+            Scale::Brief | Scale::Ci(_) | Scale::Times(_) => ci,
         }
     }
 
     fn step(self, quick: u64) -> u64 {
         match self {
-            Scale::Ci(_) => 1,
+            Scale::Brief | Scale::Ci(_) => 1,
             Scale::Quick => quick,
             Scale::Times(times) => ((quick as f64 / times) as u64).max(1),
         }
@@ -235,6 +242,8 @@ mod tests {
             (Some(2_500), Some(10_000), Some(60))
         );
         assert_eq!(["0", "-1", "CI", "inf", "much"].map(count), [None; 5]);
+        assert_eq!((count("brief"), Scale::Brief.count(20, 21)), (Some(125), 20));
+        assert_eq!((Scale::Brief.size([61, 5, 1]), Scale::Brief.step(60)), (5, 1));
         let size = |text: &str| Scale::parse(text).map(|scale| scale.size([61, 5, 1]));
         assert_eq!((size("quick"), size("1"), size("ci")), (Some(61), Some(61), Some(5)));
         assert_eq!((size("7"), size("release")), (Some(5), Some(1)));
