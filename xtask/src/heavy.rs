@@ -5,7 +5,7 @@
 //! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `#` starts a
 //! comment. What takes longest stands first, so that the two lanes end together. A test that takes times
 //! has `alone` behind it: it runs when all others have ended. One that takes longer to be optimized than to run without
-//! that has `light` behind it: it is built as `cargo test` builds.
+//! that has `light` behind it: it is built as `cargo test` builds. One with `spare` is left out on a slow machine.
 //!
 //! Cargo itself runs one test binary after the other. Many of these wait for processes that they kill,
 //! or have one thread, so that half of two processors would be idle.
@@ -50,6 +50,8 @@ struct Binary {
     is_alone: bool,
     /// Whether it is built with [`LIGHT`].
     is_light: bool,
+    /// Whether a slow machine leaves it out.
+    is_spare: bool,
 }
 
 /// Runs the tests that the list names.
@@ -98,6 +100,7 @@ struct Line<'l> {
     test: &'l str,
     is_alone: bool,
     is_light: bool,
+    is_spare: bool,
     /// Where it is.
     at: usize,
 }
@@ -114,11 +117,12 @@ fn lines(list: &str) -> Result<Vec<Line<'_>>, String> {
                 _ => return Err(format!("line {at}: `{line}` is not PACKAGE TEST")),
             }
         };
-        if let Some(other) = how.iter().find(|word| !["alone", "light"].contains(word)) {
-            return Err(format!("line {at}: `{other}` is neither `alone` nor `light`"));
+        let words = ["alone", "light", "spare"];
+        if let Some(other) = how.iter().find(|word| !words.contains(word)) {
+            return Err(format!("line {at}: `{other}` is none of {}", words.join(", ")));
         }
-        let [is_alone, is_light] = ["alone", "light"].map(|word| how.contains(&word));
-        lines.push(Line { package, test, is_alone, is_light, at });
+        let [is_alone, is_light, is_spare] = words.map(|word| how.contains(&word));
+        lines.push(Line { package, test, is_alone, is_light, is_spare, at });
     }
     Ok(lines)
 }
@@ -212,19 +216,20 @@ fn binary(message: &str) -> Option<Binary> {
         dir: manifest.parent()?.to_owned(),
         is_alone: false,
         is_light: false,
+        is_spare: false,
     })
 }
 
 /// The tests that the list names, in its order.
 fn choose(list: &str, binaries: &[Binary]) -> Result<Vec<Binary>, String> {
     let mut chosen = Vec::new();
-    for Line { package, test, is_alone, is_light, at } in lines(list)? {
+    for Line { package, test, is_alone, is_light, is_spare, at } in lines(list)? {
         let named = |b: &&Binary| {
             b.package == package && b.is_light == is_light && (test == "*" || b.test == test)
         };
         let before = chosen.len();
         let named = binaries.iter().filter(named).cloned();
-        chosen.extend(named.map(|binary| Binary { is_alone, ..binary }));
+        chosen.extend(named.map(|binary| Binary { is_alone, is_spare, ..binary }));
         if chosen.len() == before {
             return Err(format!("line {at}: there is no test `{test}` in {package}"));
         }
@@ -286,7 +291,12 @@ fn run_all(binaries: &[Binary], scale: Option<&str>) -> ExitCode {
             times.insert(name, seconds);
         }
     };
-    let (alone, beside): (Vec<_>, Vec<_>) = binaries.iter().partition(|binary| binary.is_alone);
+    let is_left_out = |binary: &Binary| binary.is_spare && scale == Some("brief");
+    for Binary { package, test, .. } in binaries.iter().filter(|binary| is_left_out(binary)) {
+        println!("== {package} {test} is left out");
+    }
+    let run = binaries.iter().filter(|binary| !is_left_out(binary));
+    let (alone, beside): (Vec<_>, Vec<_>) = run.partition(|binary| binary.is_alone);
     for (lanes, tests) in [(LANES, beside), (1, alone)] {
         let next = Mutex::new(tests.into_iter());
         let lane = || lane(&next);
@@ -333,6 +343,7 @@ mod tests {
             dir: PathBuf::new(),
             is_alone: false,
             is_light: false,
+            is_spare: false,
         };
         let all = [binary("a", "one"), binary("b", "one"), binary("b", "two")];
         let chosen = choose("# a comment\n\nb *\na one # why\n", &all).expect("all are there");
@@ -349,6 +360,8 @@ mod tests {
         let chosen = choose("a one alone light\nb one", &both).expect("all are there");
         let how = chosen.iter().map(|b| (b.is_alone, b.is_light));
         assert_eq!(how.collect::<Vec<_>>(), [(true, true), (false, false)]);
+        let chosen = choose("a one spare\nb one", &all).expect("all are there");
+        assert_eq!(chosen.iter().map(|b| b.is_spare).collect::<Vec<_>>(), [true, false]);
     }
 
     #[test]
@@ -365,6 +378,7 @@ mod tests {
             dir: dir.path().into(),
             is_alone: false,
             is_light: false,
+            is_spare: false,
         };
         let output = within(&binary, Some(1)).output().expect("it starts");
         assert_eq!(output.status.code(), Some(TIMED_OUT));
