@@ -84,7 +84,8 @@ impl Step {
         self
     }
 
-    /// Runs it at the top of the repository, so long after the first step. What cargo told this program of its own package is kept from it.
+    /// Runs it at the top of the repository, so long after the first step. What cargo told this program of its own
+    /// package is kept from it.
     fn run(&self, root: &Path, elapsed: Duration) -> Result<(), String> {
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(root);

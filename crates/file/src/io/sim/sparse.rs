@@ -49,7 +49,7 @@ impl Sparse {
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
         let n = self.len.saturating_sub(offset).min(buf.len() as u64) as usize;
         let (first, last) = (offset / CHUNK as u64, (offset + n as u64).div_ceil(CHUNK as u64));
-        // Holes alone are zeroed: most of what is read has been written.
+        // How far the bytes are those of the file; only holes are zeroed.
         let mut filled = 0;
         for (&no, chunk) in self.chunks.range(first..last.max(first)) {
             let start = no * CHUNK as u64;
