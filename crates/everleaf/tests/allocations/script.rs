@@ -9,6 +9,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Operations in a script.
 pub const OPERATIONS: usize = 200;
+/// The seed of a script that is so short that each of its allocations can be refused.
+pub const SHORT: u64 = u64::MAX - 1;
 /// The trees' names.
 pub const TREES: [&str; 3] = ["a", "second", "the third of the trees"];
 
@@ -144,8 +146,27 @@ impl Writer {
     }
 }
 
+/// The first large values of a pool, with a checkpoint between them.
+fn short_script() -> Vec<Operation> {
+    let change = |key: &str, bytes: Option<usize>| {
+        let value = bytes.map(|bytes| (0..bytes).map(|i| (i % 251) as u8).collect());
+        Operation::Put(Change { tree: 0, key: key.into(), value })
+    };
+    vec![
+        change("a", Some(150_000)),
+        change("b", Some(300_000)),
+        Operation::Checkpoint,
+        change("a", None),
+        change("c", Some(700_000)),
+        Operation::Reopen,
+    ]
+}
+
 /// The script of a seed.
 pub fn script(seed: u64) -> Vec<Operation> {
+    if seed == SHORT {
+        return short_script();
+    }
     let mut w = Writer { random: Xoshiro256PlusPlus::seed_from_u64(seed) };
     let mut operations: Vec<_> = (0..OPERATIONS)
         .map(|_| {

@@ -9,8 +9,6 @@
 //! Page numbers never change, so latches, memory and journal do not know of places. A checkpoint
 //! writes the leaves that have changed, and the root, to new places, as it does with pages.
 
-use std::collections::HashMap;
-
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
@@ -41,13 +39,16 @@ const MADE_LEAST: u64 = 2048;
 /// And so many more, where groups have begun.
 const MADE_MORE: u64 = 1024;
 
-pub(crate) type Entries = Box<[Placed]>;
+pub(crate) type Entries = Box<[Placed; LEAF_PAGES]>;
 
 #[derive(Debug, Default)]
 struct TableLeaf {
     /// Where it is on the disk.
     placed: Placed,
     entries: Option<Entries>,
+    /// Those of its pages whose large value was adopted since the last [`age`](Places::age). It is there as soon
+    /// as a large value is written to one of them, because a step that adopts it cannot fail any more.
+    fresh: Option<Box<PageBits>>,
     /// It differs from what is on the disk.
     dirty: bool,
 }
@@ -81,9 +82,6 @@ pub(crate) enum Known {
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     leaves: Vec<TableLeaf>,
-    /// Pages whose large value was adopted since the last [`age`](Self::age), by leaf.
-    #[expect(clippy::box_collection, reason = "what has a pool's state counts its bytes")]
-    fresh: Box<HashMap<u32, PageBits>>,
     /// How many of them are in memory.
     in_memory: u64,
     /// How many of them the root had at the open, and how many have been made.
@@ -221,7 +219,6 @@ impl Places {
     /// # Errors
     /// [`Error::Corrupt`] if it names an image where, by the root, none is alive, or more than are.
     pub(crate) fn learn(&mut self, leaf: u32, entries: Entries) -> Result<()> {
-        debug_assert!(entries.len() == LEAF_PAGES);
         let leaf = &mut self.leaves[leaf as usize];
         if leaf.entries.is_some() {
             return Ok(());
@@ -299,27 +296,39 @@ impl Places {
         Ok(old)
     }
 
-    /// As [`set`](Self::set), for a page of a large value that a step adopts.
+    /// As [`make_room`](Self::make_room), so that [`adopt`](Self::adopt) needs no memory.
     ///
     /// # Errors
-    /// [`Error::NoMemory`]: nothing has changed.
-    pub(crate) fn adopt(&mut self, no: PageNo, new: Placed) -> Result<Placed> {
-        fallible::more_keys(&mut self.fresh, 1, TABLE)?;
-        let old = self.set(no, new)?;
+    /// [`Error::NoMemory`].
+    pub(crate) fn make_room_to_adopt(&mut self, no: PageNo) -> Result<()> {
+        self.make_room(no)?;
+        let leaf = &mut self.leaves[leaf_of(no) as usize];
+        if leaf.fresh.is_none() {
+            leaf.fresh = Some(array(fallible::filled(0, LEAF_PAGES / 64, TABLE)?));
+        }
+        Ok(())
+    }
+
+    /// As [`set`](Self::set), for a page of a large value that a step adopts, which cannot fail any more: there
+    /// [is room](Self::make_room_to_adopt) since the value was written, and its extent is held.
+    pub(crate) fn adopt(&mut self, no: PageNo, new: Placed) -> Placed {
+        let old = self.set(no, new).expect("there is room");
+        let fresh = self.leaves[leaf_of(no) as usize].fresh.as_mut().expect("there is room");
         let i = no as usize % LEAF_PAGES;
-        self.fresh.entry(leaf_of(no)).or_default()[i / 64] |= 1 << (i % 64);
-        Ok(old)
+        fresh[i / 64] |= 1 << (i % 64);
+        old
     }
 
     /// Whether a page has a large value that was adopted of late.
     fn is_fresh(&self, no: PageNo) -> bool {
         let i = no as usize % LEAF_PAGES;
-        self.fresh.get(&leaf_of(no)).is_some_and(|bits| bits[i / 64] >> (i % 64) & 1 != 0)
+        let fresh = self.leaves.get(leaf_of(no) as usize).and_then(|leaf| leaf.fresh.as_ref());
+        fresh.is_some_and(|bits| bits[i / 64] >> (i % 64) & 1 != 0)
     }
 
     /// Large values that are there now count as old.
     pub(crate) fn age(&mut self) {
-        self.fresh.clear();
+        self.leaves.iter_mut().filter_map(|leaf| leaf.fresh.as_mut()).for_each(|bits| bits.fill(0));
     }
 
     /// An image has been copied elsewhere: the table names the copy, unless it names another image by now.
@@ -377,8 +386,7 @@ impl Places {
             (fallible::list(n, TABLE)?, fallible::list(n * LEAF_BYTES, TABLE)?);
         for (i, leaf) in dirty() {
             list.push(i as u32);
-            let entries = leaf.entries.as_deref().unwrap_or_default();
-            debug_assert!(entries.len() == LEAF_PAGES, "a leaf that differs is in memory");
+            let entries = leaf.entries.as_ref().expect("a leaf that differs is in memory");
             entries.iter().for_each(|entry| raw.extend_from_slice(&entry.encode()));
         }
         self.leaves.iter_mut().for_each(|leaf| leaf.dirty = false);
@@ -414,7 +422,15 @@ impl Places {
 }
 
 fn blank_leaf() -> Result<Entries> {
-    Ok(fallible::filled(Placed::default(), LEAF_PAGES, TABLE)?.into_boxed_slice())
+    Ok(array(fallible::filled(Placed::default(), LEAF_PAGES, TABLE)?))
+}
+
+/// A list of exactly so many, where it is.
+fn array<T, const N: usize>(list: Vec<T>) -> Box<[T; N]> {
+    match list.into_boxed_slice().try_into() {
+        Ok(array) => array,
+        Err(_) => unreachable!("of another length"),
+    }
 }
 
 /// Whether at most half of the pages of which a leaf with these raw bytes knows have images.
@@ -438,7 +454,7 @@ pub(crate) fn decode_leaf(raw: &[u8], at: u64) -> Result<Entries> {
         return Err(damaged("an impossible place"));
     }
     debug_assert!(u64_at(raw, 0) == entries[0].place);
-    Ok(entries.into_boxed_slice())
+    Ok(array(entries))
 }
 
 #[cfg(test)]
@@ -542,7 +558,8 @@ mod tests {
             places.move_image(7, from, to).expect("memory");
             places.get(7)
         };
-        places.adopt(7, at(0, 1)).expect("memory");
+        places.make_room_to_adopt(7).expect("memory");
+        places.adopt(7, at(0, 1));
         let stays = move_and_get(&mut places, at(0, 1), at(2, 1));
         assert_eq!(stays, Known::Is(at(0, 1)), "the next root's journal may name it");
         places.age();

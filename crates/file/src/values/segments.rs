@@ -137,7 +137,7 @@ impl Inner {
                 let what = format!("page {no} holds a large value, or was a node");
                 return Err(Error::Invalid { what });
             }
-            self.places_mut().make_room(no)?;
+            self.places_mut().make_room_to_adopt(no)?;
             let stamp = self.stamp.load(Ordering::Relaxed);
             let mut stream = lock(&self.values);
             let placed = stream.push(self, (value(no), stamp), piece, 0..0)?;
@@ -175,8 +175,8 @@ impl Inner {
                 let placed = pending.remove(&no).unwrap_or_default();
                 debug_assert!(placed.has_image(), "page {no} was never written");
                 // It has memory since the value was written, and so has the extent.
-                let set = places.adopt(no, placed);
-                debug_assert!(set.is_ok_and(|old| !old.has_image()));
+                let old = places.adopt(no, placed);
+                debug_assert!(!old.has_image());
                 if placed.has_image() {
                     places.extents.let_go(placed.extent());
                 }
