@@ -44,8 +44,8 @@ struct State {
     calls: Option<Vec<Call>>,
     changes: u64,
     bytes_read: u64,
-    /// Where to stop a thread: after so many reads.
-    pause: Option<(u64, Sender<()>, Receiver<()>)>,
+    /// Where to stop a thread: after so many calls of a kind.
+    pause: Option<(Call, u64, Sender<()>, Receiver<()>)>,
 }
 
 /// A simulated disk as one process sees it. Clones are the same process.
@@ -98,9 +98,14 @@ impl Disk {
     /// Stops a thread in a read, after `others`: the receiver hears of it, and it goes on when the
     /// sender says so or is dropped.
     pub fn pause_after(&self, others: u64) -> (Receiver<()>, Sender<()>) {
+        self.pause_at(Call::Read, others)
+    }
+
+    /// As [`pause_after`](Self::pause_after), in a call of that kind.
+    pub fn pause_at(&self, kind: Call, others: u64) -> (Receiver<()>, Sender<()>) {
         let (stops, stopped) = channel();
         let (go_on, goes_on) = channel();
-        self.state().pause = Some((others, stops, goes_on));
+        self.state().pause = Some((kind, others, stops, goes_on));
         (stopped, go_on)
     }
 
@@ -132,19 +137,19 @@ impl Disk {
         self.state().calls.take().unwrap_or_default()
     }
 
-    fn pause(&self) {
+    fn pause(&self, call: Call) {
         let pause = {
             let mut state = self.state();
             match &mut state.pause {
-                Some((0, ..)) => state.pause.take(),
-                Some((others, ..)) => {
+                Some((kind, 0, ..)) if *kind == call => state.pause.take(),
+                Some((kind, others, ..)) if *kind == call => {
                     *others -= 1;
                     None
                 }
-                None => None,
+                _ => None,
             }
         };
-        if let Some((_, stops, goes_on)) = pause {
+        if let Some((.., stops, goes_on)) = pause {
             // Nobody may be waiting any more, on either side.
             let _ = stops.send(());
             let _ = goes_on.recv();
@@ -152,9 +157,7 @@ impl Disk {
     }
 
     fn call(&self, kind: Call) -> io::Result<()> {
-        if kind == Call::Read {
-            self.pause();
-        }
+        self.pause(kind);
         let state = &mut *self.state();
         if state.dead {
             return Err(io::Error::other("the process has ended"));

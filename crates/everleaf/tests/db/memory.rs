@@ -10,6 +10,8 @@ use everleaf::io::{Fault, SimIo};
 use everleaf::{Db, Error, Options, Tree};
 use everleaf_testing::{Rng, seed_or};
 
+use crate::cut::disk::{Call, Disk};
+
 /// Bytes that pages may take in most tests: few enough that most of a pool of some MiB is not there.
 const MEMORY: u64 = 1 << 20;
 
@@ -377,4 +379,51 @@ fn a_check_sees_changes_that_only_the_journal_has() {
         let memory = db.stats().expect("sound").memory;
         assert!(memory.bytes > 256 << 10 && memory.misses > 500, "{memory:?}");
     }
+}
+
+/// A page that a checkpoint has copied, and that the table does not know of yet, stays in memory: its old image is all
+/// that could be read again.
+#[test]
+fn a_page_that_is_being_written_stays_in_memory() {
+    let disk = Disk::new(SimIo::new(1));
+    let db = options().background(false).open_on(Arc::new(disk.clone()), "/p.ever").expect("new");
+    let tree = db.tree("t").expect("new");
+    const PAIRS: u64 = 20_000;
+    for i in 0..PAIRS {
+        tree.put(key(i), value(i, 0)).expect("space");
+        if i.is_multiple_of(100) {
+            db.sync().expect("no fault");
+        }
+    }
+    assert!(settled(&db) <= MEMORY);
+    let (mut evicted, mut round) = (0, 0);
+    // The checkpoint stops in each of its writes.
+    loop {
+        let (others, changed) = (round, |i: u64| i.is_multiple_of(331));
+        round += 1;
+        for i in (0..PAIRS).filter(|i| changed(*i)) {
+            tree.put(key(i), value(i, round)).expect("space");
+        }
+        let (stopped, go_on) = disk.pause_at(Call::Write, others);
+        let stops = std::thread::scope(|threads| {
+            threads.spawn(|| {
+                db.checkpoint().expect("no fault");
+                disk.pause_no_more();
+            });
+            // Nobody stops if there are fewer writes.
+            let stops = stopped.recv().is_ok();
+            let before = db.stats().expect("sound").memory.evictions;
+            for i in 0..PAIRS {
+                let wanted = value(i, if changed(i) { round } else { 0 });
+                assert_eq!(tree.get(key(i)).expect("sound"), Some(wanted), "{i}, write {others}");
+            }
+            evicted += db.stats().expect("sound").memory.evictions - before;
+            drop(go_on);
+            stops
+        });
+        if !stops {
+            break;
+        }
+    }
+    assert!(round > 3 && evicted > 1000, "{round} rounds, {evicted} pages left memory");
 }

@@ -86,3 +86,15 @@ impl Ticker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_longer_for_room_than_an_epoch_takes() {
+        let soon = |interval| Ticker::new(interval).soon();
+        assert_eq!(soon(Duration::from_hours(24)), WAITED_FOR);
+        assert_eq!(soon(Duration::from_millis(3)), Duration::from_millis(3));
+    }
+}
