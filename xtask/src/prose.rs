@@ -41,7 +41,7 @@ struct Fact {
     prose: &'static [(&'static str, &'static str)],
 }
 
-const FACTS: [Fact; 19] = [
+const FACTS: [Fact; 22] = [
     Fact {
         file: "crates/file/src/store/format.rs",
         code: "pub const FORMAT_VERSION: u32 = ",
@@ -99,6 +99,21 @@ const FACTS: [Fact; 19] = [
         file: "crates/tree/src/slotted/entry.rs",
         code: "pub const PAGE_BYTES_MAX: usize = ",
         prose: &[("`Options::page_bytes`: 512 to ", " |")],
+    },
+    Fact {
+        file: "crates/tree/src/slotted/entry.rs",
+        code: "pub const PAGE_BYTES_MIN: usize = ",
+        prose: &[("`Options::page_bytes`: ", " to 32,768")],
+    },
+    Fact {
+        file: "crates/everleaf/src/options.rs",
+        code: "const FILE_PAGE_BYTES: u32 = ",
+        prose: &[("| page | ", " bytes, or `Options::page_bytes`")],
+    },
+    Fact {
+        file: "crates/everleaf/src/attempts.rs",
+        code: "pub(crate) const ATTEMPTS: u32 = ",
+        prose: &[("it read: ", " times unless `TransactionOptions::attempts`")],
     },
     Fact {
         file: "crates/tree/src/slotted/entry.rs",

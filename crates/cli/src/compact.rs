@@ -17,14 +17,17 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
+    let length = || std::fs::metadata(&args.at.pool).map_or(0, |metadata| metadata.len());
+    // The open may take room for what it has to do, so that deletes go on when the disk is full.
+    let before = length();
     let db = args.at.open_to_write()?;
     let bar = input_bar(None);
     let compacted = db.compact_with(|bytes| bar.set_message(size(bytes)));
     bar.finish_and_clear();
-    let before = compacted?.before_bytes;
+    compacted?;
     db.close()?;
     // Closing frees the journal, too.
-    let after = std::fs::metadata(&args.at.pool).map_or(0, |metadata| metadata.len());
+    let after = length();
     tell(format_args!("{}: {}, {} before", args.at.pool.display(), size(after), size(before)));
     Ok(())
 }

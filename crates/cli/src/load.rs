@@ -285,11 +285,14 @@ impl RunningLoad<'_> {
                     continue;
                 }
                 InputItem::Bad(reason) => self.skipped.add(source.line(), reason),
-                InputItem::Pair => match self.set(&pair) {
+                // Before a pool or a tree is made for it.
+                InputItem::Pair => match pool::check_pair(&pair.key, &pair.value) {
                     Err(CommandError::Usage(reason)) => self.skipped.add(source.line(), reason),
-                    set => {
+                    checked => {
+                        checked?;
+                        self.open()?;
                         let at = format_args!("line {}", source.line()).to_string();
-                        set.map_err(|failure| failure.context(at))?;
+                        self.set(&pair).map_err(|failure| failure.context(at))?;
                     }
                 },
             }
@@ -356,8 +359,6 @@ impl RunningLoad<'_> {
     }
 
     fn set(&mut self, pair: &InputPair) -> Result<()> {
-        // Before a pool or a tree is made for it.
-        pool::check_pair(&pair.key, &pair.value)?;
         Ok(self.tree()?.put(&pair.key, &pair.value)?)
     }
 

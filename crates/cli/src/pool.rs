@@ -196,3 +196,21 @@ pub fn tree_name_of(name: Vec<u8>) -> std::result::Result<String, String> {
         bytes => Err(format!("a name has 1 to {TREE_NAME_BYTES_MAX} bytes, this one has {bytes}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_takes_as_much_memory_as_it_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = dir.path().join("p.ever");
+        drop(Options::new().open(&pool).unwrap());
+        let mut at = PoolArgs { pool, memory: None, dax: false, emulate: false };
+        let most = |at: &PoolArgs| at.open_to_read().unwrap().stats().unwrap().memory.most_bytes;
+        let by_default = most(&at);
+        assert!((60 << 20..=READER_MEMORY_BYTES).contains(&by_default), "{by_default}");
+        at.memory = Some(8 << 20);
+        assert!((6 << 20..=8 << 20).contains(&most(&at)), "{}", most(&at));
+    }
+}

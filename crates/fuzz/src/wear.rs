@@ -5,7 +5,10 @@
 //! What must not happen is a panic, a step without an end, memory that the file does not justify, or an
 //! error that blames the disk.
 
+use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use everleaf::{Db, Options, Tree};
 use everleaf_file::io::{Access, Fault, Io, SimIo};
@@ -67,9 +70,26 @@ fn pairs_bound(disk: &SimIo) -> usize {
     file.map_or(0, |file| file.len().expect("no fault") as usize) / 8 + 1000
 }
 
+/// The longest time that an open of a pool has taken of the processor, in ns.
+static LONGEST_OPEN: AtomicU64 = AtomicU64::new(0);
+
+/// The longest time that an open has taken of the processor so far: it is the same on a busy machine.
+pub fn longest_open() -> Duration {
+    Duration::from_nanos(LONGEST_OPEN.load(Relaxed))
+}
+
+/// How long this thread has run, in ns; 0 if the system does not say.
+fn thread_time() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
 fn once(disk: &SimIo, options: &Options, how: Use, time: u8) {
     let bound = pairs_bound(disk);
-    let Some(db) = typed(script::open(disk, options)) else { return };
+    let begun = thread_time();
+    let opened = script::open(disk, options);
+    LONGEST_OPEN.fetch_max(thread_time() - begun, Relaxed);
+    let Some(db) = typed(opened) else { return };
     if how.how & 16 != 0 {
         typed(db.check());
     }

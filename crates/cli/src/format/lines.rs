@@ -116,7 +116,7 @@ impl Lines {
 
 /// Why a line cannot be taken that has more bytes than it may.
 pub fn too_long(bytes_max: usize) -> String {
-    format!("longer than {bytes_max} bytes; --max-line allows more")
+    format!("longer than {bytes_max} bytes; --max-line of load allows more")
 }
 
 /// Appends bytes of an input, if there is memory for them.

@@ -46,10 +46,10 @@ pub enum Format {
     Text,
     /// Lines KEY<TAB>VALUE without escapes: each byte stands for itself
     Raw,
-    /// Comma-separated values (RFC 4180): two columns, or those of --key and --value
+    /// Comma-separated values (RFC 4180): two columns, or those of --key and --value of load
     Csv,
-    /// JSON, an object a line or an array of objects: {"key":…,"value":…}, with key_hex and value_hex for what is
-    /// not UTF-8, or fields of --key and --value
+    /// JSON, an object a line: {"key":…,"value":…}, with key_hex and value_hex for what is not UTF-8; load also
+    /// takes an array of objects, and fields of --key and --value
     Json,
     /// The format that LMDB's mdb_dump writes and mdb_load reads
     Mdb,

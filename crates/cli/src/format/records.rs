@@ -196,7 +196,7 @@ fn fits(record: &mut Record, more: usize, bytes_max: usize, refused: &mut Option
     let bytes = record.bytes.len() + record.ends.len() * END_BYTES + more;
     if refused.is_none() && bytes > bytes_max {
         *refused = Some(format!(
-            "longer than {bytes_max} bytes, with 8 for each field; --max-line allows more"
+            "longer than {bytes_max} bytes, with 8 for each field; --max-line of load allows more"
         ));
     }
     if refused.is_some() {

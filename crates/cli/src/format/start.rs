@@ -2,7 +2,8 @@
 //!
 //! Forms of text are UTF-8, or bytes that mean the same in ASCII. A mark of UTF-8 is no part of the
 //! first line there: it is dropped, with a note. UTF-16 is refused with a way to convert it, since as bytes
-//! it would be read as something else. `raw` has bytes: all of them are kept, with a note.
+//! it would be read as something else. Without a mark nobody knows, so text that begins as UTF-16 does is read as
+//! bytes, with a note. `raw` has bytes: all of them are kept, with a note if there is a mark.
 
 use std::io::{self, BufRead, Cursor, Read};
 
@@ -30,12 +31,13 @@ pub fn behind_mark(
     let mut begin = Vec::new();
     // No byte more than needed, for whoever writes may wait for an answer.
     while [UTF_8, UTF_16[0], UTF_16[1]].iter().any(|mark| is_begun(mark, &begin)) {
-        let mut byte = [0];
-        match input.read(&mut byte) {
-            Ok(0) => break,
-            Ok(_) => begin.push(byte[0]),
-            Err(error) => return Err(CommandError::input(&error)),
+        if !push_byte(&mut input, &mut begin)? {
+            break;
         }
+    }
+    // What could begin a line that is complete without it would be waited for in vain.
+    if !are_bytes && begin.len() == 1 && begin != b"\n" {
+        push_byte(&mut input, &mut begin)?;
     }
     let utf_16 = UTF_16.iter().any(|mark| *mark == begin);
     let note = match (begin == UTF_8, are_bytes) {
@@ -53,12 +55,29 @@ pub fn behind_mark(
                         iconv -f UTF-16 -t UTF-8 FILE | everleaf …";
             return Err(CommandError::Usage(what.into()));
         }
+        (false, false) if matches!(begin[..], [a, b] if (a == 0) != (b == 0)) => Some(
+            "the input begins as UTF-16 does, without a byte order mark, and is taken for the bytes that it has; \
+             if it is UTF-16, convert it before: iconv -f UTF-16LE (or UTF-16BE) -t UTF-8",
+        ),
         _ => None,
     };
     if begin == UTF_8 && !are_bytes {
         begin.clear();
     }
     Ok((Box::new(Cursor::new(begin).chain(input)), note.map(str::to_owned)))
+}
+
+/// Adds the next byte of an input; false at its end.
+fn push_byte(input: &mut impl Read, bytes: &mut Vec<u8>) -> Result<bool> {
+    let mut byte = [0];
+    match input.read(&mut byte) {
+        Ok(0) => Ok(false),
+        Ok(_) => {
+            bytes.push(byte[0]);
+            Ok(true)
+        }
+        Err(error) => Err(CommandError::input(&error)),
+    }
 }
 
 /// Reads again what a signal has interrupted.
@@ -123,6 +142,23 @@ mod tests {
             for are_bytes in [false, true] {
                 assert_eq!(start(bytes, are_bytes).unwrap(), (bytes.to_vec(), false));
             }
+        }
+    }
+
+    #[test]
+    fn what_begins_as_utf_16_is_told_and_read_as_bytes() {
+        for (bytes, is_told) in [
+            (&b"k\0,\0"[..], true),
+            (b"\0k\0,", true),
+            (b"k\0", true),
+            (b"\0\0", false),
+            (b"\0", false),
+            (b"k", false),
+            (b"\n\0", false),
+            (b"kk\0", false),
+        ] {
+            assert_eq!(start(bytes, false).unwrap(), (bytes.to_vec(), is_told), "{bytes:?}");
+            assert_eq!(start(bytes, true).unwrap(), (bytes.to_vec(), false), "{bytes:?}");
         }
     }
 

@@ -36,6 +36,14 @@ fn a_new_pool_has_the_pages_that_were_asked_for_and_keeps_them() {
             );
         }
     }
+    // It is no fault of the lines, which are not read any further.
+    for wrong in [&["--page-size", "64k"][..], &["--dax", "--emulate"]] {
+        let other = Place::new();
+        let args = [&["t", "-", "--ack"], wrong].concat();
+        let ran = other.run_with("load", args, b"a\tb\nc\td\n").ended(2).says("durable 0\n");
+        assert!(ran.err.contains("everleaf: ") && !ran.err.contains("skipped"), "{ran}");
+        assert!(contents(other.dir.path()).is_empty(), "{wrong:?} made a file");
+    }
     let place = Place::new();
     let dax = ["t", "k", "v", "--dax", "--emulate", "--size", "8M", "--page-size"];
     place.run("put", dax.into_iter().chain(["1k"])).ended(0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everleaf::io::SimIo;
-use everleaf::{Compression, Db, Error, Options, Storage};
+use everleaf::{Compression, Db, Durability, Error, Options, Storage};
 
 /// Sets one option to one value.
 type Setting = (&'static str, fn(Options) -> Options);
@@ -34,6 +34,10 @@ const SETTINGS: &[Setting] = &[
     ("snapshot_memory 0", |o| o.snapshot_memory(0)),
     ("snapshot_memory 1", |o| o.snapshot_memory(1)),
     ("snapshot_memory MAX", |o| o.snapshot_memory(u64::MAX)),
+    ("transaction_memory 0", |o| o.transaction_memory(0)),
+    ("transaction_memory 1", |o| o.transaction_memory(1)),
+    ("transaction_memory MAX", |o| o.transaction_memory(u64::MAX)),
+    ("durability Sync", |o| o.durability(Durability::Sync)),
     ("background false", |o| o.background(false)),
     ("compression", |o| o.compression(Compression::Lz4)),
     ("small pages leave", Options::evict_small_pages),

@@ -43,6 +43,8 @@ const PERIOD: u64 = 8;
 enum Mix {
     /// Values of 1,000 B take the place of others, of random keys.
     Update,
+    /// The same with values of 100 B, which are kept beside their keys.
+    UpdateShort,
     /// The same with lengths of 8 B to 64 KiB, each power of two as often as another.
     Mixed,
     /// Three of four pairs of 1,000 B are deleted, here and there, and put again, in turns.
@@ -97,7 +99,7 @@ impl Work<'_> {
         let length = |item| match self.bound.mix {
             Mix::Update | Mix::SparseDeletes => Some(1000),
             Mix::Mixed => Some(mixed(item)),
-            Mix::GrowAndShrink => Some(100),
+            Mix::GrowAndShrink | Mix::UpdateShort => Some(100),
             Mix::Queue => None,
         };
         let mut pairs = (0..self.bound.keys).filter_map(|item| Some((item, length(item)?)));
@@ -111,6 +113,7 @@ impl Work<'_> {
         let item = random % keys;
         match self.bound.mix {
             Mix::Update => self.put(key(item), 1000, i),
+            Mix::UpdateShort => self.put(key(item), 100, i),
             Mix::Mixed => self.put(key(item), mixed(random), i),
             Mix::SparseDeletes => {
                 let item = i % keys;
@@ -258,7 +261,9 @@ mod tests {
 
     #[test]
     fn each_mix_is_looked_at() {
-        for mix in ["update", "mixed", "sparse-deletes", "grow-and-shrink", "queue"] {
+        let updates = ["update", "update-short", "mixed"];
+        let others = ["sparse-deletes", "grow-and-shrink", "queue"];
+        for mix in updates.into_iter().chain(others) {
             let cell = format!(
                 "mix = {mix:?}\nkeys = 200\nthreads = 2\nmemory_mib = 0\nseconds = 60.0\nops = 2000"
             );
