@@ -11,6 +11,7 @@
 
 use everleaf_crash_check::{Coverage, Durable, Failure, Mutants};
 use everleaf_pmem::{Geometry, Medium, Page};
+use std::io::{Write, stdout};
 
 const SLOTS: u64 = 16;
 const FIRST: usize = 0;
@@ -82,10 +83,10 @@ fn check(careful: bool) -> Result<(Coverage, Mutants), Box<Failure>> {
     Ok((queue.check()?, queue.mutants()))
 }
 
-fn main() {
+fn main() -> std::io::Result<()> {
     let (stats, mutants) = check(true).expect("nothing is lost");
-    println!("with a fence between entry and count: {stats}; {mutants}");
-    println!("without it: {}", check(false).expect_err("the checker finds it"));
+    writeln!(stdout(), "with a fence between entry and count: {stats}; {mutants}")?;
+    writeln!(stdout(), "without it: {}", check(false).expect_err("the checker finds it"))
 }
 
 #[test]

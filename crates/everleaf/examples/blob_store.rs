@@ -21,7 +21,7 @@
 //! them. Copies share their chunks.
 
 use std::error::Error;
-use std::io::{Read, Write};
+use std::io::{Read, Write, stdout};
 use std::path::Path;
 
 use everleaf::{Db, Transaction, Tree, keys};
@@ -225,11 +225,12 @@ pub fn run(path: &Path) -> Result<()> {
     store.remove("copy")?;
     assert_eq!(store.collect(1000)?, chunks(3_000_001));
     assert_eq!(store.chunks.iter().count(), 1, "the note is left");
-    println!(
+    writeln!(
+        stdout(),
         "{} blobs are left; their chunks are {}",
         store.blobs.iter().count(),
         store.chunks.iter().count()
-    );
+    )?;
     Ok(store.db.close()?)
 }
 

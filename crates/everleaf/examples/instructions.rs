@@ -7,6 +7,7 @@
 
 use std::error::Error;
 use std::hint::black_box;
+use std::io::{Write, stdout};
 use std::ops::Bound;
 use std::path::Path;
 
@@ -376,6 +377,6 @@ fn main() -> Result<()> {
     let dir = tempfile::tempdir()?;
     db(&dir.path().join("db"))?;
     words(&dir.path().join("words"))?;
-    println!("operations {OPERATIONS}");
+    writeln!(stdout(), "operations {OPERATIONS}")?;
     Ok(())
 }

@@ -18,6 +18,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
+use std::io::{Write, stdout};
 use std::path::Path;
 
 use everleaf::{Db, Transaction, Tree, keys};
@@ -159,7 +160,7 @@ pub fn run(path: &Path) -> Result<()> {
     }
     let stored = search.postings.iter().map(|pair| Ok(pair?.0)).collect::<Result<BTreeSet<_>>>()?;
     assert_eq!(stored, expected);
-    println!("{} documents, {} postings", search.documents.iter().count(), stored.len());
+    writeln!(stdout(), "{} documents, {} postings", search.documents.iter().count(), stored.len())?;
     Ok(search.db.close()?)
 }
 

@@ -20,6 +20,7 @@
 //! counter in `jobs`, under the empty key.
 
 use std::error::Error;
+use std::io::{Write, stdout};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -157,7 +158,11 @@ pub fn run(path: &Path) -> Result<()> {
         assert_eq!(result, Some(format!("WORK {i}").into_bytes()), "job {id}");
     }
     assert!(queue.due.first()?.is_none() && queue.running.first()?.is_none());
-    println!("{} jobs done; {unfinished} of them were unfinished after the crash", ids.len());
+    writeln!(
+        stdout(),
+        "{} jobs done; {unfinished} of them were unfinished after the crash",
+        ids.len()
+    )?;
     Ok(queue.db.close()?)
 }
 

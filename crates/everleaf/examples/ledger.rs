@@ -14,6 +14,7 @@
 //! accounts meanwhile, or takes the number, this one is run again. Who reads all balances takes a snapshot.
 
 use std::error::Error;
+use std::io::{Write, stdout};
 use std::path::Path;
 use std::thread;
 
@@ -135,7 +136,11 @@ pub fn run(path: &Path) -> Result<()> {
         assert_eq!(ledger.balance(name)?, Some(cents), "{name}");
     }
     assert_eq!(ledger.sum()?, sum);
-    println!("{} transfers; the sum is {sum} cents as before", ledger.transfers.iter().count());
+    writeln!(
+        stdout(),
+        "{} transfers; the sum is {sum} cents as before",
+        ledger.transfers.iter().count()
+    )?;
     Ok(ledger.db.close()?)
 }
 

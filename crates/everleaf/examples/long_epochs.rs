@@ -3,6 +3,7 @@
 //! ends. Prints the time of both, until everything is durable, and how long the end of epochs took that
 //! had all these pairs, or a tenth of them.
 
+use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,7 @@ fn ends(path: &Path, puts: u64, n: u64) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-fn main() -> Result<()> {
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let dir = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let rounds = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(5);
@@ -71,20 +72,22 @@ fn main() -> Result<()> {
         let (short, _) = load(&path, &Options::new())?;
         let (long, end) = load(&path, &Options::new().background(false))?;
         let ratio = long.as_secs_f64() / short.as_secs_f64();
-        println!(
+        writeln!(
+            stdout(),
             "round {round}: 10 ms {short:.3?}, one epoch {long:.3?}, {ratio:.2} x, its end {end:.1?}"
-        );
+        )?;
         ratios.push(ratio);
     }
     ratios.sort_by(f64::total_cmp);
-    println!("median {:.2} x", ratios[ratios.len() / 2]);
+    writeln!(stdout(), "median {:.2} x", ratios[ratios.len() / 2])?;
     for (puts, n) in [(PUTS / 10, 100), (PUTS, 10)] {
         let times = ends(&path, puts, n)?;
         let (median, p99, most) =
             (times[times.len() / 2], times[times.len() * 99 / 100], times[times.len() - 1]);
-        println!(
+        writeln!(
+            stdout(),
             "ends of {n} epochs of {puts}: median {median:.1?}, p99 {p99:.1?}, most {most:.1?}"
-        );
+        )?;
     }
     std::fs::remove_file(&path).expect("a pool of this run");
     Ok(())

@@ -18,6 +18,7 @@
 //! that do so at once leave no index entry behind.
 
 use std::error::Error;
+use std::io::{Write, stdout};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -148,7 +149,7 @@ pub fn run(path: &Path) -> Result<()> {
     assert_eq!(sessions, entries, "each session has one entry in the index");
     while cache.expire(2000, 64)? == 64 {}
     assert!(cache.sessions.first()?.is_none() && cache.expiry.first()?.is_none());
-    println!("{sessions} of {} sessions were renewed in time", tokens.len());
+    writeln!(stdout(), "{sessions} of {} sessions were renewed in time", tokens.len())?;
     Ok(cache.db.close()?)
 }
 

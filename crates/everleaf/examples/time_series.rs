@@ -16,6 +16,7 @@
 //! the two agree.
 
 use std::error::Error;
+use std::io::{Write, stdout};
 use std::path::Path;
 
 use everleaf::{Db, Tree, keys};
@@ -129,7 +130,7 @@ pub fn run(path: &Path) -> Result<()> {
         assert_eq!(series.range(&sensor, 0, i64::MAX).count(), 3600, "{sensor}");
     }
     assert_eq!((removed, series.sensors()?.len()), (3 * 3600, 3));
-    println!("mean around 1970 in the cellar: {mean:.4}; {removed} old points removed");
+    writeln!(stdout(), "mean around 1970 in the cellar: {mean:.4}; {removed} old points removed")?;
     Ok(series.db.close()?)
 }
 

@@ -2,6 +2,7 @@
 //! Nothing runs beside it. The tree has 3,000 pairs of 8 + 8 bytes, scattered, on two levels.
 
 use std::hint::black_box;
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use everleaf::{Db, Options, Tree};
@@ -66,7 +67,12 @@ fn run(db: &Db, tree: &Tree, operation: &str) -> everleaf::Result<bool> {
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
-    println!("marks {:x} {:x}", mark_begin as *const () as usize, mark_end as *const () as usize);
+    writeln!(
+        stdout(),
+        "marks {:x} {:x}",
+        mark_begin as *const () as usize,
+        mark_end as *const () as usize
+    )?;
     let db = Options::new().background(false).open(dir.path().join("pool"))?;
     let tree = db.tree("way")?;
     for i in 0..3000 {

@@ -9,7 +9,7 @@
 //! it is written, flushed and fenced before the number in page 0 says n, so a crash leaves it whole or
 //! not counted.
 
-use std::io::Write;
+use std::io::{Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -31,15 +31,7 @@ struct Ring {
 impl Ring {
     fn open(path: PathBuf, emulate: bool) -> Result<Self> {
         let options = DaxOptions { pages: PAGES, create: true, emulate, ..DaxOptions::default() };
-        let pool = Dax::open(&path, &options)?;
-        println!(
-            "{}, {}, open {}, {}",
-            if pool.is_fresh() { "fresh" } else { "found" },
-            if pool.was_clean() { "clean" } else { "not closed" },
-            pool.open_generation(),
-            pool.flush_instruction(),
-        );
-        Ok(Ring { pool })
+        Ok(Ring { pool: Dax::open(&path, &options)? })
     }
 
     /// Records that are durable, the first being 1.
@@ -102,11 +94,19 @@ fn run() -> std::result::Result<(), Box<dyn std::error::Error>> {
     }
     let path = path.ok_or("usage: dax_counter POOL [--emulate] [RECORDS]")?;
     let ring = Ring::open(path, emulate)?;
+    let (pool, mut out) = (&ring.pool, stdout().lock());
+    writeln!(
+        out,
+        "{}, {}, open {}, {}",
+        if pool.is_fresh() { "fresh" } else { "found" },
+        if pool.was_clean() { "clean" } else { "not closed" },
+        pool.open_generation(),
+        pool.flush_instruction(),
+    )?;
     if let Some(n) = ring.damaged()? {
         return Err(format!("record {n} is damaged").into());
     }
-    println!("whole {}", ring.count()?);
-    let mut out = std::io::stdout().lock();
+    writeln!(out, "whole {}", ring.count()?)?;
     for _ in 0..records {
         writeln!(out, "durable {}", ring.append()?)?;
     }

@@ -3,6 +3,7 @@
 //! of an open after a crash.
 
 use std::fs::OpenOptions;
+use std::io::{Write, stdout};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,14 +69,17 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let dir = Path::new(&dir).join(format!("fsync_rate-{}", std::process::id()));
     std::fs::create_dir(&dir)?;
     let options = FileOptions { create: true, ..FileOptions::default() };
-    println!("raw append + sync      {:9.0} a second", raw(&dir.join("raw"), 0)?);
+    writeln!(stdout(), "raw append + sync      {:9.0} a second", raw(&dir.join("raw"), 0)?)?;
     let overwrite = raw(&dir.join("raw"), 256 << 20)?;
-    println!("raw overwrite + sync   {overwrite:9.0} a second");
+    writeln!(stdout(), "raw overwrite + sync   {overwrite:9.0} a second")?;
     for threads in [1, 16] {
         let file = File::open(Arc::new(RealIo), &dir.join("pool"), &options)?;
         let rate = synced(&file, threads);
         let factor = rate / overwrite;
-        println!("{threads:2} threads, durable     {rate:9.0} steps a second, {factor:.2} of raw");
+        writeln!(
+            stdout(),
+            "{threads:2} threads, durable     {rate:9.0} steps a second, {factor:.2} of raw"
+        )?;
         file.close()?;
     }
     let file = File::open(Arc::new(RealIo), &dir.join("pool"), &options)?;
@@ -86,7 +90,10 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         step(&file, ((rng >> 33) % 60_000) as u32, i)?;
     }
     let ns = start.elapsed().as_nanos() as f64 / steps as f64;
-    println!("a step                 {ns:9.0} ns, with fetch and in the order of no cache");
+    writeln!(
+        stdout(),
+        "a step                 {ns:9.0} ns, with fetch and in the order of no cache"
+    )?;
     file.sync()?;
     let mut best_ns = f64::MAX;
     for _ in 0..20 {
@@ -96,14 +103,14 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         }
         best_ns = best_ns.min(start.elapsed().as_nanos() as f64 / 1e4);
     }
-    println!("a step on one page     {best_ns:9.1} ns, the best of 20 runs");
+    writeln!(stdout(), "a step on one page     {best_ns:9.1} ns, the best of 20 runs")?;
     file.sync()?;
-    println!("journal                {:9} MiB", file.stats().journal_replay_bytes >> 20);
+    writeln!(stdout(), "journal                {:9} MiB", file.stats().journal_replay_bytes >> 20)?;
     file.abandon();
     drop(file);
     let start = Instant::now();
     let file = File::open(Arc::new(RealIo), &dir.join("pool"), &options)?;
-    println!("open                   {:9} ms", start.elapsed().as_millis());
+    writeln!(stdout(), "open                   {:9} ms", start.elapsed().as_millis())?;
     let start = Instant::now();
     while let Some(no) = file.pending() {
         let page = file.page(no)?;
@@ -111,10 +118,10 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         file.fetch(page, &mut |_, _| Ok(()))?;
         held.set_ready();
     }
-    println!("drain                  {:9} ms", start.elapsed().as_millis());
+    writeln!(stdout(), "drain                  {:9} ms", start.elapsed().as_millis())?;
     let start = Instant::now();
     file.checkpoint()?;
-    println!("checkpoint             {:9} ms", start.elapsed().as_millis());
+    writeln!(stdout(), "checkpoint             {:9} ms", start.elapsed().as_millis())?;
     drop(file);
     std::fs::remove_dir_all(&dir)?;
     Ok(())
