@@ -78,6 +78,15 @@ pub fn longest_open() -> Duration {
     Duration::from_nanos(LONGEST_OPEN.load(Relaxed))
 }
 
+/// The most memory that a simulated disk took when somebody looked.
+static DISK_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// The most memory that a simulated disk took when somebody looked, since the last call of this: a root that names very
+/// many pages makes the file many times as long, since each checkpoint writes it.
+pub fn take_disk_bytes() -> u64 {
+    DISK_BYTES.swap(0, Relaxed)
+}
+
 /// How long this thread has run, in ns; 0 if the system does not say.
 fn thread_time() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -123,6 +132,7 @@ fn once(disk: &SimIo, options: &Options, how: Use, time: u8) {
         typed(db.compact());
         typed(db.backup(format!("{COPY}{time}")));
     }
+    DISK_BYTES.fetch_max(disk.memory_bytes(), Relaxed);
     trees.iter().for_each(|tree| read(tree, bound));
     typed(db.stats());
     typed(db.count());

@@ -90,6 +90,16 @@ impl Inode {
         }
     }
 
+    /// Bytes of memory, where chunks of both states count twice.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let pending = self.pending.iter().map(|change| match change {
+            UnsyncedChange::Write(_, bytes) => bytes.len() as u64,
+            _ => 0,
+        });
+        let chunks = self.live.chunk_count() + self.durable.chunk_count();
+        chunks as u64 * Sparse::CHUNK + pending.sum::<u64>()
+    }
+
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
         self.live.write(bytes, offset);
         self.pending.push(UnsyncedChange::Write(offset, bytes.to_vec()));

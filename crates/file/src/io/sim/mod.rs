@@ -77,6 +77,11 @@ impl SimIo {
         self.disk().struck
     }
 
+    /// Bytes of memory that all files take here: as they are, as they are durable, and what is in between.
+    pub fn memory_bytes(&self) -> u64 {
+        self.disk().inodes.iter().map(disk::Inode::memory_bytes).sum()
+    }
+
     /// Lets the call with this number fail, and no longer the one that was to fail before.
     pub fn fail_at(&self, call: u64, fault: Fault) {
         self.disk().fault = Some((call, fault));
