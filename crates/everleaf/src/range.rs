@@ -30,8 +30,8 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// that is inserted or removed meanwhile may be seen or not. A key that stays is seen exactly once, and
 /// the order always holds.
 ///
-/// A pair that cannot be read is an error in its place, and the next call goes on behind it. After an
-/// error that concerns more than one pair the iterator ends.
+/// A pair that cannot be read, or whose old value [was not kept](crate::Error::SnapshotTooOld), is an error in its place,
+/// and the next call goes on behind it. After an error that concerns more than one pair the iterator ends.
 ///
 /// Each pair is copied into two vectors of its own. A [`Cursor`](crate::Cursor) lends keys and values instead.
 pub struct Range(Ends);

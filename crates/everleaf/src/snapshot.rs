@@ -11,7 +11,7 @@ use crate::cursor::{Cursor, Source};
 use crate::engine::{Cut, Engine, KeyBefore, Move, PoolTree};
 use crate::range::{Keys, OwnedBounds, Pair, Range, copy_bound};
 use crate::read_tree::{copy_part, own_reads, sealed};
-use crate::{AsBytes, Error, KeyRange, ReadTree, Result, Tree};
+use crate::{AsBytes, KeyRange, ReadTree, Result, Tree};
 
 /// All trees of a pool as they were at one moment, whatever is written later: a read transaction, from
 /// [`Db::snapshot`](crate::Db::snapshot).
@@ -25,12 +25,13 @@ use crate::{AsBytes, Error, KeyRange, ReadTree, Result, Tree};
 /// survive the process.
 ///
 /// **Cost.** The first write to a key since the last snapshot keeps the key's old value in
-/// memory for as long as a snapshot needs it. All old values together take no more than
-/// [`Options::snapshot_memory`](crate::Options::snapshot_memory). Beyond that the oldest snapshot expires,
-/// and its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). A value that is larger than a quarter of that
-/// memory is not kept, and only its own reads return that error. If a value cannot be read when it is
-/// replaced, the write goes on, and reads of that key at the snapshot return the error from then on. A write costs
-/// one branch more while there is no snapshot.
+/// memory for as long as a snapshot needs it, and reads it from the disk for that if it is a large one. All old values
+/// together take no more than [`Options::snapshot_memory`](crate::Options::snapshot_memory). Beyond that the oldest
+/// snapshot expires, and its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). A value that is larger than
+/// a quarter of that memory is not kept. Then reads of its key return the same error, and so do `len` and each range,
+/// `keys` and cursor that comes to it, in its place; reads of other keys go on. If a value cannot be read when it is
+/// replaced, the write goes on, and reads of that key at the snapshot return the error from then on. A write costs one
+/// branch more while there is no snapshot.
 ///
 /// A snapshot knows the trees, and their names, as they were: it sees a tree that was [dropped](crate::Db::drop_tree),
 /// [cleared](Tree::clear) or [renamed](crate::Db::rename_tree) since, and no tree that was made later. The space of a tree
@@ -338,11 +339,11 @@ impl Source {
                     (from, to) = (Bound::Excluded(key), on);
                     continue;
                 }
-                Err(error @ (Error::Corrupt { .. } | Error::Io { .. })) => {
-                    at.go_to_pair(&key, Vec::new())?;
+                // The cut is alive, so it is this pair's alone: nothing of its value was kept.
+                Err(error) => {
+                    at.go_past(&key, up)?;
                     return Ok(Step::Damaged(error));
                 }
-                Err(error) => return Err(error),
             }
             return Ok(Step::Pair);
         }

@@ -142,8 +142,12 @@ impl<T: Item, I: DoubleEndedIterator<Item = Result<T>>> Walk<'_, I> {
                 Ok(Found::Gone(_)) => {}
                 Ok(Found::End) => self.then = None,
                 Err(error) => {
-                    // One pair that cannot be read ends nothing.
-                    if !matches!(error, Error::Corrupt { .. } | Error::Io { .. }) {
+                    // One pair that cannot be read ends nothing. If the transaction is too old, nothing more comes.
+                    let is_of_a_pair = matches!(
+                        error,
+                        Error::Corrupt { .. } | Error::Io { .. } | Error::SnapshotTooOld { .. }
+                    );
+                    if !is_of_a_pair {
                         self.then = None;
                     }
                     return Some(Err(error));
@@ -230,8 +234,8 @@ impl<T: Item, I: DoubleEndedIterator<Item = Result<T>>> Walk<'_, I> {
 /// ahead of it, and does not meet one that is removed there; a change behind it makes no difference. So an iteration that
 /// puts keys ahead of itself may go on until [memory](crate::Options::transaction_memory) ends: collect the keys first.
 ///
-/// A pair that cannot be read is an error in its place, and the next call goes on behind it. After an error that
-/// concerns more than one pair the iterator ends.
+/// A pair that cannot be read, or whose old value [was not kept](crate::Error::SnapshotTooOld), is an error in its place,
+/// and the next call goes on behind it. After an error that concerns more than one pair the iterator ends.
 pub struct TransactionRange<'t>(Walk<'t, Range>);
 
 /// An iterator over the keys of a part of a tree as a [`Transaction`](crate::Transaction) sees it, from both ends. It

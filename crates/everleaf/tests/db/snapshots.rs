@@ -351,3 +351,68 @@ fn a_snapshot_of_a_closed_pool_or_for_another_pool_is_refused() {
     assert!(matches!(seen.iter().next(), Some(Err(Error::Closed))));
     assert!(matches!(db.snapshot(), Err(Error::Closed)));
 }
+
+/// A value that was too large to be kept is an error of its own reads alone: walks give it in its place and go on.
+#[test]
+fn a_value_that_was_too_large_to_be_kept_is_an_error_in_its_place() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::new().snapshot_memory(64 << 10).background(false);
+    let db = options.open(dir.path().join("p.ever")).expect("new");
+    let tree = db.tree("t").expect("new");
+    for key in ["a", "b", "c", "d"] {
+        tree.put(key, if key == "b" { vec![1; 40_000] } else { vec![2; 10] }).expect("room");
+    }
+    let (snapshot, tx) = (db.snapshot().expect("open"), db.begin());
+    assert!(tx.of(&tree).and_then(|reads| reads.contains("a")).expect("there"));
+    tree.put("b", "new").expect("room");
+    tree.delete("c").expect("there");
+    let is_too_old = |error: &Error| matches!(error, Error::SnapshotTooOld { .. });
+    let then = snapshot.of(&tree).expect("of this pool");
+    for key in ["a", "c", "d"] {
+        assert_eq!(then.get(key).expect("kept"), Some(vec![2; 10]), "{key}");
+    }
+    assert!(then.get("b").is_err_and(|error| is_too_old(&error)));
+    let seen = |pairs: Vec<everleaf::Result<(Vec<u8>, Vec<u8>)>>| -> String {
+        let name = |pair: &everleaf::Result<(Vec<u8>, Vec<u8>)>| match pair {
+            Ok((key, _)) => char::from(key[0]),
+            Err(error) if is_too_old(error) => '!',
+            Err(error) => panic!("{error}"),
+        };
+        pairs.iter().map(name).collect()
+    };
+    assert_eq!(seen(then.iter().collect()), "a!cd");
+    assert_eq!(seen(then.iter().rev().collect()), "dc!a");
+    assert_eq!(seen(then.range("b"..="c").collect()), "!c");
+    // It is no part of these.
+    assert_eq!(seen(then.range("a"..="a").collect()), "a");
+    assert_eq!(seen(then.range("a".."b").collect()), "a");
+    assert_eq!(seen(then.range("c"..).rev().collect()), "dc");
+    let reads = tx.of(&tree).expect("of this pool");
+    assert_eq!(seen(reads.iter().collect()), "a!cd");
+    assert_eq!(seen(reads.iter().rev().collect()), "dc!a");
+    macro_rules! passes {
+        ($cursor:expr) => {{
+            let mut cursor = $cursor;
+            assert!(cursor.first().expect("kept"));
+            assert!(cursor.next().is_err_and(|error| is_too_old(&error)));
+            assert_eq!(cursor.key(), None);
+            assert_eq!(cursor.value().expect("none"), None);
+            assert!(cursor.next().expect("kept"));
+            assert_eq!(cursor.pair().expect("kept"), Some((&b"c"[..], &[2; 10][..])));
+            assert!(cursor.prev().is_err_and(|error| is_too_old(&error)));
+            assert_eq!(cursor.key(), None);
+            assert_eq!(cursor.pair().expect("none"), None);
+            assert!(cursor.prev().expect("kept"));
+            assert_eq!(cursor.pair().expect("kept"), Some((&b"a"[..], &[2; 10][..])));
+            assert!(cursor.seek("b").is_err_and(|error| is_too_old(&error)));
+            assert!(cursor.next().expect("kept"));
+            assert_eq!(cursor.key(), Some(&b"c"[..]));
+            assert!(cursor.seek_for_prev("bb").is_err_and(|error| is_too_old(&error)));
+            assert!(cursor.prev().expect("kept"));
+            assert_eq!(cursor.key(), Some(&b"a"[..]));
+        }};
+    }
+    passes!(then.cursor());
+    passes!(tx.cursor(&tree));
+    assert_eq!(snapshot.of(&tree).expect("alive").get("d").expect("kept"), Some(vec![2; 10]));
+}

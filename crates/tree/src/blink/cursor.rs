@@ -187,6 +187,14 @@ impl Cursor {
         Ok(())
     }
 
+    /// Goes past a key whose pair cannot be read, up or down.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn go_past(&mut self, key: &[u8], up: bool) -> Result<()> {
+        self.place(if up { Side::After } else { Side::Before }, key)
+    }
+
     /// Goes to a key that had a pair, and has not read its value.
     ///
     /// # Errors
@@ -252,7 +260,7 @@ impl Cursor {
 
     /// The last key that was read, or the one that was sought.
     #[inline(always)]
-    fn last_key(&self) -> &[u8] {
+    pub(super) fn last_key(&self) -> &[u8] {
         if self.lent || self.far { self.copy.key() } else { &self.key }
     }
 

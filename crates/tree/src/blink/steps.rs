@@ -454,13 +454,16 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
 /// Questions of cursors to leaves.
 impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     /// Whether the entry that a cursor has come to, going up or down, lies before the place of `limit`,
-    /// although its key cannot be read. If nobody knows any more, it does.
+    /// although its pair cannot be read. If nobody knows any more, it does.
     ///
     /// # Errors
     /// I/O errors, Corrupt, NoMemory.
     #[cold]
     pub fn cursor_is_short_of(&self, cursor: &Cursor, limit: &Cursor, up: bool) -> Result<bool> {
-        let Some(spot) = cursor.spot else { return Ok(true) };
+        let Some(spot) = cursor.spot else {
+            // It has gone past a key that it knows.
+            return Ok(limit.is_beyond(cursor.last_key(), !up));
+        };
         if let Some(other) = limit.spot
             && (other.page, other.version) == (spot.page, spot.version)
         {
