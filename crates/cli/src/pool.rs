@@ -22,8 +22,8 @@ const DAX_HEADING: &str = "Persistent memory";
 pub struct PoolArgs {
     /// The pool's file
     pub pool: PathBuf,
-    /// How much memory pages may take, for example 64M or 1GiB [default: 64M to read only, else a quarter of
-    /// what the process may use]
+    /// How much memory pages and large values may take, for example 64M or 1GiB [default: 64M to read only, else a
+    /// quarter of what the process may use]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAKE_HEADING)]
     memory: Option<u64>,
     /// The pool is persistent memory: a file on a DAX file system
@@ -48,7 +48,7 @@ pub struct MakeArgs {
     /// With --dax a new pool takes as many at once, so that this option is needed.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAKE_HEADING)]
     size: Option<u64>,
-    /// How this command compresses everything that it writes; existing data stays as it is
+    /// How this command compresses the pages and large values that it writes; existing data stays as it is
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Compression::None, conflicts_with = "dax",
           help_heading = MAKE_HEADING)]
     compression: Compression,

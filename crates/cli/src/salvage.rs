@@ -35,8 +35,8 @@ pub struct Args {
     /// As one JSON object, with plain numbers
     #[arg(long)]
     json: bool,
-    /// How much memory pages of the new pool may take, for example 64M or 1GiB [default: a quarter of
-    /// what the process may use]
+    /// How much memory pages and large values of the new pool may take, for example 64M or 1GiB [default: a quarter
+    /// of what the process may use]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = MAKE_HEADING)]
     memory: Option<u64>,
     /// How the new pool is compressed; its pages are as large as those of the old one

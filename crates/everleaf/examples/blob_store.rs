@@ -113,8 +113,12 @@ impl Blobs {
 
     /// Writes the bytes of a blob from `offset` on. A blob that is removed meanwhile is an error.
     fn read(&self, name: &str, offset: u64, mut to: impl Write) -> Result<()> {
-        let id: u64 = keys::decode(self.names.get(name)?.ok_or("no such blob")?)?;
-        let (length, _) = pair(self.blobs.get(keys::encode(id))?)?;
+        // A name and its blob appear at one moment for a snapshot alone.
+        let then = self.db.snapshot()?;
+        let name = then.of(&self.names)?.get(name)?;
+        let id: u64 = keys::decode(name.ok_or("no such blob")?)?;
+        let (length, _) = pair(then.of(&self.blobs)?.get(keys::encode(id))?)?;
+        drop(then);
         let mut at = offset.min(length);
         let first = keys::encode((id, at - at % CHUNK));
         for pair in self.chunks.range(first..keys::encode(id + 1)) {

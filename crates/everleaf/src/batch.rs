@@ -115,6 +115,7 @@ impl Batch {
     /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
     /// - [`TransactionTooLarge`](crate::Error::TransactionTooLarge) if the batch would take more memory than
     ///   [`Options::transaction_memory`](crate::Options::transaction_memory).
+    /// - [`Invalid`](crate::Error::Invalid) if the batch has 2³² changes already.
     ///
     /// The batch stays as it was.
     pub fn put(&mut self, tree: &Tree, key: impl AsBytes, value: impl AsBytes) -> Result<()> {

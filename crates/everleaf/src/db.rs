@@ -219,9 +219,10 @@ impl Db {
     ///
     /// `run` may be called more than once, so perform side effects after `transact` returns. No lock is held while it
     /// runs, but long transactions conflict more often. From the ninth attempt on it has the *right of way*: other threads
-    /// that are about to write wait for it, each for at most 50 ms. So a transaction that takes less than that succeeds,
-    /// whatever others write. One that takes longer, or that itself changes what it has read outside of the transaction, may
-    /// end with [`Conflict`](Error::Conflict), which has the number of attempts.
+    /// that are about to write wait for it, each for at most 50 ms. So a transaction that takes less than that succeeds
+    /// as a rule, whatever others write. One that takes longer, or that itself changes what it has read outside of the
+    /// transaction, may end with [`Conflict`](Error::Conflict), which has the number of attempts. If an old value that
+    /// it needs was not kept, it ends with [`SnapshotTooOld`](Error::SnapshotTooOld), and is not tried again.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -332,13 +333,14 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// - [`Io`](crate::Error::Io) if this write to the disk fails, and [`Poisoned`](crate::Error::Poisoned) if an earlier one
-    ///   failed. Then it is unknown whether the operations since the last successful call are durable, until the pool is
-    ///   opened again.
+    /// - [`Poisoned`](crate::Error::Poisoned) if this write to the disk fails, or an earlier one has failed. Then it is
+    ///   unknown whether the operations since the last successful call are durable, until the pool is opened again.
     /// - [`NoMemory`](crate::Error::NoMemory), or [`Io`](crate::Error::Io) because the disk is full. Then nothing is lost:
     ///   call it again when there is room.
     /// - [`InsideBatch`](crate::Error::InsideBatch) if this thread runs a batch, which keeps the epoch from ending.
     /// - [`Closed`](crate::Error::Closed) or [`Forked`](crate::Error::Forked) if the handle is not valid any more.
+    /// - In a pool without background threads also those of the [checkpoint](Db::checkpoint) that it writes. Then every
+    ///   operation that returned before this call is on disk.
     pub fn sync(&self) -> Result<()> {
         self.engine.sync()
     }
@@ -406,8 +408,8 @@ impl Db {
     /// [file system](Options::open_on) that this pool was opened on; the copy of a pool [in memory](Options::in_memory) is a
     /// file of the operating system.
     ///
-    /// A crash meanwhile leaves nothing under the name, and maybe an unfinished file beside it, with `-new` behind the name;
-    /// the next backup to that name removes it if it says that it is unfinished.
+    /// A crash meanwhile leaves nothing under the name, and maybe an unfinished file beside it, with `-new`, or `-new1`
+    /// to `-new9`, behind the name; the next backup to that name removes it if it says that it is unfinished.
     ///
     /// The time grows with the bytes in use, and so may the file of this pool: until the copy is complete,
     /// the space that was in use when it began is not used again. A pool that is open
@@ -431,6 +433,7 @@ impl Db {
     /// Those of [`Db::sync`]. [`FileExists`](crate::Error::FileExists) if something is called `path`: it
     /// is not touched. [`Io`](crate::Error::Io) if the copy cannot be written, or this pool not be
     /// read. [`Locked`](crate::Error::Locked) while another backup is made to the same name.
+    /// [`InTheWay`](crate::Error::InTheWay) if other files have all the names under which the copy could be made.
     /// [`Closed`](crate::Error::Closed) if the pool is closed meanwhile.
     /// [`Unsupported`](crate::Error::Unsupported) on persistent memory. After an error the unfinished copy
     /// is removed, and this pool goes on.
@@ -572,8 +575,9 @@ impl Db {
     }
 
     /// Makes everything durable, marks the pool as cleanly closed, and releases its locks. This also writes the pages that
-    /// have changed and shortens the file, for which it moves at most 128 MiB. A pool
-    /// [in memory](Options::in_memory) is gone then; its memory is given back with the last handle.
+    /// have changed and shortens the file, for which it moves at most 128 MiB. If the file is still long then, it does
+    /// that once more. A pool [in memory](Options::in_memory) is gone then; its memory is given back with the last
+    /// handle.
     ///
     /// The pool is released even if other handles exist, or child processes that were forked meanwhile.
     /// Those other handles return [`Closed`](crate::Error::Closed) from then on. In a child process,
@@ -581,8 +585,9 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// Those of [`Db::sync`]. [`Corrupt`](crate::Error::Corrupt) if another program has cut the file off. The
-    /// pool is released in any case.
+    /// Those of [`Db::checkpoint`], but for [`ReadOnly`](crate::Error::ReadOnly). If a page cannot be read
+    /// ([`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io)), everything is on disk, but the pool is not
+    /// marked as cleanly closed, and the next open reads the journal again. The pool is released in any case.
     pub fn close(self) -> Result<()> {
         self.engine.close()
     }
@@ -614,7 +619,7 @@ impl Db {
     ///
     /// # Errors
     ///
-    /// The error that an earlier [`Db::close`] of the pool returned, if it returned one, and
+    /// The error that an earlier [`Db::close`] of the pool returned, if it returned one, and, for a pool on a file,
     /// [`Closed`](crate::Error::Closed) after an earlier `abandon`.
     /// [`Forked`](crate::Error::Forked) in a child process of the one that opened the pool. The pool of
     /// this process is closed in any case, and its other handles return [`Closed`](crate::Error::Closed).
@@ -628,7 +633,8 @@ impl Options {
     ///
     /// After a crash this reads the journal and checks it; changes of pages are redone in the background, or when a page
     /// is first touched. Everything up to the last durable epoch is there, and nothing of a later one. The time grows with
-    /// the journal, which [`journal_bytes`](Self::journal_bytes) bounds, and not with the pool.
+    /// the journal, which [`journal_bytes`](Self::journal_bytes) bounds. With the pool it grows slowly: if pages have
+    /// 4,096 bytes, each 16 MiB of pages and large values takes two reads of a few KiB.
     ///
     /// # Errors
     ///
@@ -638,6 +644,8 @@ impl Options {
     /// - [`InTheWay`](crate::Error::InTheWay) if another file has a name that the pool needs.
     /// - [`NotDax`](crate::Error::NotDax) if [`Storage::Dax`] is not possible there.
     /// - [`InvalidOption`](crate::Error::InvalidOption) if a setting is outside its limits.
+    /// - [`Unrecovered`](crate::Error::Unrecovered) if the pool is on persistent memory and is to be opened read-only,
+    ///   and a crash has cut off a batch: open it for writing once.
     /// - [`Io`](crate::Error::Io) if the pool is missing and not to be created, or if the system refuses.
     /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
     ///
@@ -747,8 +755,9 @@ impl fmt::Debug for Db {
 
 /// A future that is ready when an epoch is on disk, made by [`Db::durable`].
 ///
-/// It belongs to no runtime. Its waker is woken once, at the end of its epoch. If it is dropped before that, it is
-/// forgotten, and the epoch ends all the same. If it is polled after it was ready, it answers again.
+/// It belongs to no runtime. Its waker is woken once: when its epoch is on disk, or when that cannot happen any more.
+/// If it is dropped before that, it is forgotten, and the epoch ends all the same. If it is polled after it was ready,
+/// it answers again.
 #[derive(Debug)]
 #[must_use = "a future does nothing until it is polled"]
 pub struct Durable(State);

@@ -38,11 +38,12 @@
 //!   a crash all of it is there or none of it.
 //! - **Isolation.** A single operation is linearizable. A [`Snapshot`] shows all trees at one moment, with
 //!   all of a batch or transaction or nothing of it. A transaction is serializable: it happens as if it were
-//!   alone, or not at all. Single reads outside of both see the changes of others one by one.
+//!   alone, or not at all. Single reads outside of both may see a part of others' changes.
 //! - **Failure.** A failed write or sync stops all writes with [`Error::Poisoned`]; reads go on.
 //!   Everything that was reported durable is there after reopening. If the disk is full, a call that needs
 //!   room fails with [`Error::Io`]: a write that adds something, a sync, a checkpoint, a backup. All accepted writes
-//!   stay, deletes are accepted, and the same calls work again when there is room.
+//!   stay, deletes are accepted, and the same calls work again when there is room. A full disk stops writes as any
+//!   failure does if it shows only when the system syncs, at the superblock, or in the middle of a batch.
 //!
 //! # In memory
 //!

@@ -82,11 +82,12 @@ impl Tree {
     /// by one, as are long keys and values. Use it to fill an empty tree, or to add pairs behind all others.
     ///
     /// Other threads may read and write the tree meanwhile; they see pairs come, in order. An open snapshot does
-    /// not see them. The load is not one operation: as with puts, each pair is durable one interval and two syncs after it
-    /// came (or the whole load when it returns, if the [durability](Tree::with) of the handle is
-    /// [`Durability::Sync`](crate::Durability::Sync)), and after a crash the first pairs are there, up to some pair. No lock
-    /// is held while `pairs` is asked for the next one; it may wait, and may use the pool. About 16 pages of pairs are in
-    /// memory at a time.
+    /// not see them. No lock is held while `pairs` is asked for the next one; it may wait, and may use the pool.
+    ///
+    /// The load is not one operation. About 16 pages of pairs gather in memory before some are put, so the last pairs
+    /// that `pairs` has given are not in the tree yet while it waits. A pair is on disk one interval and two syncs
+    /// after it was put (or the whole load when it returns, if the [durability](Tree::with) of the handle is
+    /// [`Durability::Sync`](crate::Durability::Sync)). After a crash the first pairs are there, up to some pair.
     ///
     /// `pairs` gives pairs, references to pairs, or a `Result` of each: another tree is copied with
     /// `copy.load_sorted(tree.iter())`.

@@ -162,9 +162,11 @@ impl Options {
     /// Sets how many bytes the journal may take; one epoch more may follow. Default: 256 MiB. More than 1 PiB counts as
     /// 1 PiB.
     ///
-    /// A checkpoint begins when the journal is half full, and writers wait for it when the journal is full. So this bounds
-    /// the disk space beside the data, and the time that an open takes after a crash. With less than 1 MiB
-    /// checkpoints come more often, and no writer waits for them.
+    /// A checkpoint begins when the journal is half full. While it runs, the journal may fill only as fast as the
+    /// checkpoint gets on, and writers that are faster wait. So this bounds the disk space beside the data, and the
+    /// time that an open takes after a crash. With less than 1 MiB checkpoints come more often, but writers wait as
+    /// they do with 1 MiB. Without [background](Options::background) threads writers do not wait, and the journal grows
+    /// until a checkpoint.
     #[must_use]
     pub fn journal_bytes(mut self, journal_bytes: u64) -> Self {
         self.journal_bytes = journal_bytes;
@@ -172,12 +174,14 @@ impl Options {
     }
 
     /// Sets how many bytes of changes may wait to become durable. Above it, writers wait for the disk, each
-    /// in turn. Default: 8 MiB. Less than 8 KiB counts as 8 KiB, and more than 1 PiB as 1 PiB. The changes take up to five
-    /// times as much memory.
+    /// in turn. Default: 8 MiB. Less than 8 KiB counts as 8 KiB, and more than 1 PiB as 1 PiB. The bound is never more
+    /// than a sixteenth of the [memory](Options::memory), or 1 MiB if that is more. The changes take up to five times
+    /// as much memory.
     ///
-    /// If the disk takes less than this in four [intervals](Options::interval), as measured, then the bound is as much as
-    /// the disk takes in that time, but at least 1 MiB. So a write is on disk ten intervals and two syncs after it
-    /// returned, whatever the number of writers, on a disk that takes 1 MiB in four intervals.
+    /// Until the disk has been measured, the bound is at most 4 MiB. If the disk takes less than this in four
+    /// [intervals](Options::interval), as measured, then the bound is as much as the disk takes in that time, but at
+    /// least 1 MiB. So a write is on disk ten intervals and two syncs after it returned, whatever the number of
+    /// writers, on a disk that takes 1 MiB in four intervals.
     #[must_use]
     pub fn pending_bytes(mut self, pending_bytes: u64) -> Self {
         self.pending_bytes = pending_bytes;
@@ -200,13 +204,17 @@ impl Options {
     /// Sets how many bytes of pages the pool may have. Beyond this limit, writes return
     /// [`Error::Full`](crate::Error::Full), which names it.
     ///
-    /// Default: 256 GiB, or twice the pages that the pool has, if that is more. All pools of a process share its address
-    /// space, so a pool that is opened while about 128 others are open gets 32 GiB instead, and beyond about 2,300 others
-    /// 4 GiB. If the system has fewer addresses to give, the pool gets half of that, or a quarter, and so on.
+    /// Default on a file: 256 GiB, or twice the pages that the pool has, if that is more. All pools of a process share
+    /// its address space, so a pool that is opened while about 128 others are open gets 32 GiB instead, and beyond
+    /// about 2,300 others 4 GiB. If the system has fewer addresses to give, the pool gets half of that, or a quarter,
+    /// and so on.
+    ///
+    /// On persistent memory there is no default: a new pool is not made without this, and an existing one keeps the
+    /// pages that it has.
     ///
     /// Less than 64 pages counts as 64 pages, and more than 32 TiB, or 2³² pages, counts as that; a process has
     /// addresses for two or three pools of 32 TiB. For a pool [in memory](Options::in_memory) this bounds the length of its
-    /// file in memory, with another default. An existing pool with more pages is not opened:
+    /// file in memory, with another default. On a file, an existing pool with more pages is not opened:
     /// [`Error::InvalidOption`](crate::Error::InvalidOption).
     #[must_use]
     pub fn max_bytes(mut self, max_bytes: u64) -> Self {
@@ -224,7 +232,8 @@ impl Options {
     /// Sets whether the pool is opened read-only. Then it must exist, no byte of it changes on disk, and
     /// every write returns [`Error::ReadOnly`](crate::Error::ReadOnly). Any number of processes may open a
     /// pool read-only at once. While a process has it open for writing, the open returns
-    /// [`Error::Locked`](crate::Error::Locked).
+    /// [`Error::Locked`](crate::Error::Locked). If a crash has cut off a batch of a pool on persistent memory, the open
+    /// returns [`Error::Unrecovered`](crate::Error::Unrecovered) until the pool has been opened for writing once.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
@@ -259,7 +268,8 @@ impl Options {
     /// [`Db::sync`](crate::Db::sync) writes one when they take half as much.
     ///
     /// This is for programs that decide themselves what becomes durable together, and for tests that must
-    /// repeat. It concerns [`Storage::File`] only; other storage needs no such threads.
+    /// repeat. On persistent memory this decides only whether a thread frees the pages of dropped and cleared trees, or
+    /// the call that drops or clears them.
     #[must_use]
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
@@ -276,8 +286,8 @@ impl Options {
     }
 
     /// Sets how many bytes of memory the pool's pages and large values may take, with the frame of each page (64 bytes), its
-    /// entry in the page table (16 bytes), and 32 to 64 bytes of each value. Default: a quarter of what the process may use,
-    /// by the machine's memory and by control groups.
+    /// entry in the page table (16 bytes), and about 43 to 85 bytes more for each value. Default: a quarter of what the
+    /// process may use, by the machine's memory and by control groups.
     ///
     /// Above it, pages and values that were not used recently leave memory, and are read again when they are needed.
     /// A value is kept when it is written by a put or read as a whole, unless it is longer than 4 MiB or a
@@ -291,9 +301,9 @@ impl Options {
     ///
     /// Any number will do: the pages that an operation needs are in memory, however low the limit. Frames and entries
     /// stay for each page that was ever used, and 20 bytes for each tree that has pairs; all of this counts.
-    /// A 32nd of the memory is left for buffers and lists. Two things come on top: the journal's
-    /// [buffers](Self::pending_bytes) where they are larger, up to a sixteenth of the memory, or 1 MiB if that is more; and
-    /// the buffers of operations under way.
+    /// A 32nd of the memory is left for buffers and lists. Two things come on top: the changes that [wait for the
+    /// disk](Self::pending_bytes), where they take more than that; and the buffers of operations under way. Those
+    /// changes are bounded by a sixteenth of the memory, or 1 MiB if that is more, and take up to five times as much.
     ///
     /// Pages of less than 4,096 bytes never leave memory, and neither does anything on persistent memory. Beside
     /// such pages, large values may take half of this.
@@ -307,8 +317,9 @@ impl Options {
     /// quarter of [`memory`](Options::memory), and at least 4 MiB.
     ///
     /// Above it the oldest snapshot expires: its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). Old values
-    /// that are larger than a quarter of this limit are not kept: a snapshot's read of such a value returns the same error,
-    /// and its other reads go on. With 0 a snapshot expires at the first write that it must not see.
+    /// that are larger than a quarter of this limit are not kept: a snapshot's read of such a key returns the same
+    /// error, and so does a range or a cursor that comes to it, in its place. Its reads of other keys go on. With 0 a
+    /// snapshot expires at the first write that it must not see.
     #[must_use]
     pub fn snapshot_memory(mut self, bytes: u64) -> Self {
         self.snapshot_memory = Some(bytes);

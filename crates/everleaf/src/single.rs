@@ -14,8 +14,8 @@ const LARGE_BYTES: usize = 1 << 16;
 /// # Operations that look before they write
 ///
 /// Each of these is one operation to other threads, and is in one epoch: no write of another thread comes
-/// between the look and the change. [`remove_range`](Tree::remove_range) and [`clear`](Tree::clear) are
-/// many operations.
+/// between the look and the change. But [`remove_range`](Tree::remove_range) is many operations, and so is
+/// [`clear`](Tree::clear) where there is no room for an empty tree beside the full one.
 impl Tree {
     /// Sets the value of `key` if the key is not there, and returns whether it has done so. Of several
     /// threads that try at once, one gets `true`. A value that is there already is not read. O(log n).
@@ -44,8 +44,8 @@ impl Tree {
         Ok(is_new)
     }
 
-    /// Sets the value of `key` if the key is there, and returns whether it has done so. The old value is not
-    /// read. O(log n).
+    /// Sets the value of `key` if the key is there, and returns whether it has done so. Like [`put`](Tree::put) this
+    /// reads the old value only if an open snapshot or transaction needs it. O(log n).
     ///
     /// # Errors
     ///
@@ -88,8 +88,8 @@ impl Tree {
     ///
     /// A value that was changed and changed back counts as unchanged: put a counter into it where that
     /// matters. O(log n), and O(bytes) for the comparison. A large value on a file is read from the disk to
-    /// be compared, while others may write. If the value was another one, this does not wait for the disk, whatever the
-    /// handle's durability.
+    /// be compared, while others may write, unless it has at most 64 KiB and is in memory. If the value was another
+    /// one, this does not wait for the disk, whatever the handle's durability.
     ///
     /// # Errors
     ///
@@ -247,8 +247,8 @@ impl Tree {
     ///
     /// The pairs go one by one, those with the largest keys first. So this is not one moment: other threads
     /// see a part gone, and a pair that they put meanwhile may go or stay. A crash may keep some of the
-    /// removals, and then the pairs that are left are those with the smallest keys of the range. No values
-    /// are read. O(log n) for each pair that goes.
+    /// removals, and then the pairs that are left are those with the smallest keys of the range. Values are read only
+    /// if an open snapshot or transaction needs them. O(log n) for each pair that goes.
     ///
     /// # Errors
     ///
@@ -273,8 +273,10 @@ impl Tree {
         Ok(removed)
     }
 
-    /// Removes all pairs at one moment, and returns how many there were. The time is the same however many there are.
-    /// The tree and its handles stay; [`Db::drop_tree`](crate::Db::drop_tree) removes the tree, too.
+    /// Removes all pairs at one moment, and returns how many there were. The time is the same however many there are,
+    /// with two exceptions: without [background](crate::Options::background) threads the call frees their pages, and on
+    /// persistent memory it may have to count them first, as [`len`](Tree::len) does. The tree and its handles stay;
+    /// [`Db::drop_tree`](crate::Db::drop_tree) removes the tree, too.
     ///
     /// Other threads see all pairs or none of them, and so does an open after a crash. A [`Snapshot`](crate::Snapshot) from
     /// before still has them. A cursor whose step meets the moment is at the end. The space becomes free as after

@@ -36,7 +36,7 @@ pub struct Stats {
     pub journal_written_bytes: u64,
     /// The memory of pages, on a file.
     pub memory: MemoryStats,
-    /// Open snapshots, and open transactions that have read.
+    /// Open snapshots, and open transactions that have read, as far as they have not expired.
     pub snapshots: u64,
     /// Old values that are kept for these; a key that was absent counts as one.
     pub snapshot_values: u64,

@@ -31,8 +31,9 @@ pub enum Isolation {
     /// anything that the transaction has read: a key, even one that was not there, or a range, even by a new key in it.
     #[default]
     Serializable,
-    /// Reads see one moment, and of two transactions that run at once and write the same key the second one to commit
-    /// fails. Two transactions may each read a key that the other one writes, and both commit (*write skew*).
+    /// Reads see one moment, that of the first read, and a commit fails if others have changed a key that it writes
+    /// since then. If the transaction has read nothing, there is no such moment, and the commit does not fail for this.
+    /// Two transactions may each read a key that the other one writes, and both commit (*write skew*).
     Snapshot,
 }
 
@@ -93,8 +94,8 @@ impl TransactionOptions {
 /// nothing. One that only reads never conflicts.
 ///
 /// A transaction is serializable against transactions, batches and all single writes; [`Isolation::Snapshot`] asks for
-/// less. A single read of another thread, outside of a transaction and of a snapshot, sees the writes of a commit appear
-/// one by one.
+/// less. A single read of another thread, outside of a transaction and of a snapshot, may see a part of the writes of a
+/// commit.
 ///
 /// # Reads
 ///
@@ -109,8 +110,9 @@ impl TransactionOptions {
 /// - ranges and cursors count the keys that they have passed, and no more: see [`TransactionRange`];
 /// - `len` counts all of the tree. It is O(n), for only the tree as it is now has a count of its own.
 ///
-/// A key that the transaction has written does not count, for its value is the transaction's own. All reads return the
-/// errors of a tree's reads, [`OtherPool`](crate::Error::OtherPool), [`SnapshotTooOld`](crate::Error::SnapshotTooOld), and
+/// A read of one key that the transaction has written does not count, for its value is the transaction's own. All other
+/// reads count each key that they pass, those that the transaction has written, too. All reads return the errors of a
+/// tree's reads, [`OtherPool`](crate::Error::OtherPool), [`SnapshotTooOld`](crate::Error::SnapshotTooOld), and
 /// [`TransactionTooLarge`](crate::Error::TransactionTooLarge) if there is no room to note the read.
 ///
 /// ```
@@ -139,8 +141,9 @@ impl TransactionOptions {
 ///
 /// While a transaction that has read is open, writers keep the values that they replace, as for a
 /// [snapshot](crate::Snapshot), and within the same bound: a transaction that stays open too long returns
-/// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). A commit takes O(reads + writes). Commits run one after the other, and
-/// other writers wait meanwhile. The keys that were read are kept in memory until the end; their values are not.
+/// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). A commit takes O((reads + writes) × log n). Commits run one after
+/// the other, and other writers wait meanwhile. The keys that were read are kept in memory until the end; their values
+/// are not.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {
@@ -392,7 +395,7 @@ impl Transaction {
 
     /// Applies all writes in one epoch if everything that was read is unchanged. They are on disk soon after, or when this
     /// returns, as the [durability](crate::Db::with) of the [`Db`](crate::Db) says that the transaction comes from. Returns
-    /// at once if there are no writes. O(reads + writes × log n); other writers wait meanwhile.
+    /// at once if there are no writes. O((reads + writes) × log n); other writers wait meanwhile.
     ///
     /// # Errors
     ///

@@ -64,8 +64,9 @@ impl Tree {
     }
 
     /// Sets the value of `key`. Other threads see it when this returns. It is on disk soon after, or when this returns, as
-    /// the handle's [durability](Durability) says. The old value is not read, so it does not matter how large it is, or
-    /// whether it is damaged. O(log n), and O(bytes) for key and value.
+    /// the handle's [durability](Durability) says. The old value is not read, however large it is, unless an open
+    /// [snapshot](crate::Snapshot) or transaction needs it; if it is damaged, the write goes on all the same. O(log n),
+    /// and O(bytes) for key and value.
     ///
     /// # Errors
     ///
@@ -93,7 +94,7 @@ impl Tree {
     }
 
     /// Sets the value of `key` to the next `len` bytes of `reader`, which may be more than there is memory
-    /// for: no more than 1 MiB of the value is in memory at a time, and it goes to the disk while it comes.
+    /// for: little more than 1 MiB of the value is in memory at a time, and it goes to the disk while it comes.
     /// Other threads see the old value until all of the new one is there, and then the new one. Further
     /// bytes of `reader` stay in it; [`by_ref`](Read::by_ref) lends it.
     ///
@@ -106,6 +107,7 @@ impl Tree {
     ///
     /// - [`Reader`](crate::Error::Reader) if `reader` fails.
     /// - [`ReaderEnded`](crate::Error::ReaderEnded) if it ends before it has given `len` bytes.
+    /// - [`Invalid`](crate::Error::Invalid) if it says that it has read more bytes than there was room for.
     ///
     /// Then nothing has changed, and the space of the bytes that were written is free again. The same holds if `reader`
     /// panics.
@@ -135,8 +137,8 @@ impl Tree {
     }
 
     /// Sets the value of `key` and returns the old one, or `None` if the key was not there. This costs a copy of the old
-    /// value, and a read from the disk if that is large. Use [`put`](Tree::put) if you do not need the old value. It is as
-    /// durable as a `put`.
+    /// value, and a read from the disk if that is large, unless it has at most 64 KiB and is in memory. Use
+    /// [`put`](Tree::put) if you do not need the old value. It is as durable as a `put`.
     ///
     /// # Errors
     ///
@@ -345,8 +347,8 @@ impl Tree {
         self.len().map(|pairs| pairs == 0)
     }
 
-    /// Removes `key` if it is there. The removal is as durable as a [`put`](Tree::put), and like that call this one does
-    /// not read the value. O(log n).
+    /// Removes `key` if it is there. The removal is as durable as a [`put`](Tree::put), and like that call this one
+    /// reads the value only if an open snapshot or transaction needs it. O(log n).
     ///
     /// # Errors
     ///

@@ -89,9 +89,11 @@ pub enum Error {
     },
     /// The operating system refused or failed a call; `source` is its own error.
     ///
-    /// If the disk is full (`StorageFull`), the call has changed nothing, what was accepted before stays, deletes go on, and
-    /// the same call works when there is room. A read that failed may be tried again. After a failed write or sync all
-    /// further writes return [`Poisoned`](Error::Poisoned).
+    /// If the disk is full (`StorageFull`, `QuotaExceeded` or `FileTooLarge`), the call has changed nothing, what was
+    /// accepted before stays, deletes go on, and the same call works when there is room. A read that failed may be
+    /// tried again. Any other failed write or sync of the pool stops all writes: that call and those after it return
+    /// [`Poisoned`](Error::Poisoned). A full disk stops them, too, if it shows in a sync, at the superblock, or in the
+    /// middle of a batch.
     #[error("{what}: {source}")]
     Io {
         /// What was being done.
@@ -110,7 +112,8 @@ pub enum Error {
         /// How much was asked for.
         bytes: usize,
     },
-    /// An earlier write or sync failed, or a change ended half-way. Writes have stopped for good; reads go on.
+    /// A write or a sync failed, in this call or before it, or a change ended half-way. Writes have stopped for good;
+    /// reads go on.
     ///
     /// See to the cause, then close the pool and open it again: everything that was reported durable is there. Before that,
     /// nothing tells which of the later writes are on disk.

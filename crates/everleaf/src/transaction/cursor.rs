@@ -20,9 +20,11 @@ const CURSOR: &str = "the key of a cursor";
 /// transaction may write meanwhile: each step sees the transaction's own writes as they are then, and the pair under the
 /// cursor stays as it was found.
 ///
-/// **Errors.** Each method returns those of [a cursor](Cursor),
-/// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) and [`TransactionTooLarge`](crate::Error::TransactionTooLarge), and
-/// then the cursor has no pair. If one pair could not be read, the next step in that direction goes on behind it.
+/// **Errors.** Each method returns those of [a cursor](Cursor), [`OtherPool`](crate::Error::OtherPool),
+/// [`SnapshotTooOld`](crate::Error::SnapshotTooOld) and [`TransactionTooLarge`](crate::Error::TransactionTooLarge).
+/// After an error of a step the cursor has no pair. After one of `value` or `pair` it stays where it was, as it does if
+/// there was no memory to begin a step. If one pair could not be read, the next step in that direction goes on behind
+/// it.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {

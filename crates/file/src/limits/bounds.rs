@@ -53,7 +53,7 @@ const PAGE_NOTES: u64 = 64;
 /// The shortest turn, and the same where pages are what there is little room for: as many as a slot keeps to itself.
 const TURN_LEAST: u64 = 4 << 10;
 const TURN_LEAST_PAGES: u64 = TELL_PAGES as u64 * PAGE_NOTES;
-/// A journal bound below this does not make writers wait: headers alone may pass it.
+/// Writers wait as if the journal's bound were at least this: headers alone may pass a lower one.
 const JOURNAL_LEAST: u64 = 1 << 20;
 /// A turn lapses when so many epochs have become durable since it was given.
 const ROUNDS: usize = 4;
