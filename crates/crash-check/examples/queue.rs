@@ -9,9 +9,10 @@
 //! A push stores the entry, makes it durable, and only then counts it. Forgetting the middle part
 //! is the planted bug: run `cargo run --example queue` to see what the checker says.
 
+use std::io::{Write, stdout};
+
 use everleaf_crash_check::{Coverage, Durable, Failure, Mutants};
 use everleaf_pmem::{Geometry, Medium, Page};
-use std::io::{Write, stdout};
 
 const SLOTS: u64 = 16;
 const FIRST: usize = 0;

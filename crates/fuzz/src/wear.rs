@@ -97,7 +97,7 @@ fn once(disk: &SimIo, options: &Options, how: Use, time: u8) {
     let bound = pairs_bound(disk);
     let begun = thread_time();
     let opened = script::open(disk, options);
-    LONGEST_OPEN.fetch_max(thread_time() - begun, Relaxed);
+    LONGEST_OPEN.fetch_max(thread_time().saturating_sub(begun), Relaxed);
     let Some(db) = typed(opened) else { return };
     if how.how & 16 != 0 {
         typed(db.check());
