@@ -5,12 +5,15 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use everleaf_pmem::fallible;
+use everleaf_pmem::{Retries, fallible};
 use everleaf_tree::blink;
 use everleaf_tree::blink::Step;
 
 use crate::engine::{Cut, Move, PoolTree};
 use crate::{AsBytes, Result};
+
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// The tree that cursors go through.
 #[derive(Clone)]
@@ -25,10 +28,12 @@ pub(crate) struct Source {
 impl Source {
     #[inline(always)]
     pub fn go(&self, at: &mut blink::Cursor, to: Move<'_>) -> Result<Step> {
-        match &self.cut {
+        let step = match &self.cut {
             None => self.tree.go(at, to),
             Some(cut) => self.go_at(cut, at, to),
-        }
+        };
+        self.tree.buffers().note_cursor(at);
+        step
     }
 
     /// Takes a cursor a step up, or down.
@@ -56,9 +61,42 @@ impl Source {
         if at.has_all() {
             return Ok(true);
         }
-        match &self.cut {
+        let is_there = match &self.cut {
             Some(cut) => self.read_value_at(cut, at),
             None => self.tree.read_value(at),
+        };
+        self.tree.buffers().note_cursor(at);
+        is_there
+    }
+
+    /// The pair that a cursor has.
+    #[inline]
+    pub fn take_pair(&self, at: &mut blink::Cursor) -> Result<Option<Pair>> {
+        let Some(key) = at.key() else { return Ok(None) };
+        let key = fallible::copy(key, "a key")?;
+        Ok(match at.value() {
+            None => None,
+            Some(value) if value.len() < LARGE => Some((key, fallible::copy(value, "a value")?)),
+            Some(_) => self.take_large(at).map(|value| (key, value)),
+        })
+    }
+
+    #[cold]
+    fn take_large(&self, at: &mut blink::Cursor) -> Option<Vec<u8>> {
+        let value = at.take_value();
+        self.tree.buffers().note_cursor(at);
+        value
+    }
+
+    /// Nobody uses the cursor any more.
+    #[inline]
+    pub fn give_back(&self, at: &mut blink::Cursor) {
+        self.tree.buffers().forget_cursor(at);
+        let mut at = mem::take(at);
+        if at.memory() <= SPARE_BYTES {
+            at.reset();
+            // A thread that ends keeps nothing.
+            let _ = SPARE.try_with(|spare| spare.set(Some(at)));
         }
     }
 
@@ -68,15 +106,22 @@ impl Source {
     }
 
     /// The pair somewhere in the tree.
-    pub fn pair(&self, to: Move<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let mut at = blink::Cursor::default();
+    pub fn pair(&self, to: Move<'_>) -> Result<Option<Pair>> {
+        let mut at = unused();
+        let pair = self.pair_by(&mut at, to);
+        self.give_back(&mut at);
+        pair
+    }
+
+    fn pair_by(&self, at: &mut blink::Cursor, to: Move<'_>) -> Result<Option<Pair>> {
+        let mut turns = Retries::default();
         loop {
-            match self.go(&mut at, to)? {
+            match self.go(at, to)? {
                 Step::End => return Ok(None),
                 Step::Damaged(error) => return Err(error),
-                Step::Pair if self.read_value(&mut at)? => return take_pair(&mut at),
+                Step::Pair if self.read_value(at)? => return self.take_pair(at),
                 // The pair was removed before its value was read.
-                Step::Pair => {}
+                Step::Pair => turns.again("reading a pair that others remove")?,
             }
         }
     }
@@ -97,31 +142,8 @@ pub(crate) fn unused() -> blink::Cursor {
     SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default()
 }
 
-/// Nobody uses the cursor any more.
-#[inline]
-pub(crate) fn give_back(at: &mut blink::Cursor) {
-    let mut at = mem::take(at);
-    if at.memory() <= SPARE_BYTES {
-        at.reset();
-        // A thread that ends keeps nothing.
-        let _ = SPARE.try_with(|spare| spare.set(Some(at)));
-    }
-}
-
 /// A value of so many bytes is not copied, but taken from the cursor that has read it.
 const LARGE: usize = 1 << 14;
-
-/// The pair that a cursor has.
-#[inline]
-pub(crate) fn take_pair(at: &mut blink::Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-    let Some(key) = at.key() else { return Ok(None) };
-    let key = fallible::copy(key, "a key")?;
-    Ok(match at.value() {
-        None => None,
-        Some(value) if value.len() < LARGE => Some((key, fallible::copy(value, "a value")?)),
-        Some(_) => at.take_value().map(|value| (key, value)),
-    })
-}
 
 /// A place in a [`Tree`](crate::Tree), from [`Tree::cursor`](crate::Tree::cursor), or in a
 /// [`SnapshotTree`](crate::SnapshotTree).
@@ -452,7 +474,7 @@ impl Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        give_back(&mut self.at);
+        self.source.give_back(&mut self.at);
     }
 }
 

@@ -91,7 +91,7 @@ mod transaction;
 mod tree;
 
 pub use batch::Batch;
-pub use cursor::Cursor;
+pub use cursor::{Cursor, Pair};
 pub use db::{Db, Durable};
 pub use everleaf_file::Compression;
 /// The file systems that a pool can lie on, for [`Options::open_on`].
@@ -102,7 +102,7 @@ pub use key_range::{AsBytes, KeyRange, between};
 pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 pub use load::IntoPair;
 pub use options::{Durability, Options, Storage};
-pub use range::{Keys, Pair, Range, prefix_end};
+pub use range::{Keys, Range, prefix_end};
 pub use read_tree::{ReadCursor, ReadTree};
 pub use snapshot::{Snapshot, SnapshotTree};
 pub use stats::{Compaction, Counts, Damage, MemoryStats, PageCount, Stats, TreeStats};

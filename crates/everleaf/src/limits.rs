@@ -52,7 +52,7 @@ mod tests {
         assert!(check_key(&[0; KEY_BYTES_MAX]).is_ok());
         assert!(matches!(check_key(&[0; KEY_BYTES_MAX + 1]), Err(Error::KeyTooLong { .. })));
         let too_long = check_key(&[0; KEY_BYTES_MAX + 1]).map_err(|error| error.to_string());
-        let message = "a key has 0 to 65536 bytes, this one has 65537";
+        let message = "a key has 0 to 65,536 bytes, this one has 65,537";
         assert_eq!(too_long, Err(message.to_owned()));
         let nameless = check_name("").map_err(|error| error.to_string());
         let message = "the name of a tree has 1 to 255 bytes, this one has 0";

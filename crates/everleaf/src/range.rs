@@ -17,11 +17,8 @@ use everleaf_pmem::fallible;
 use everleaf_tree::blink;
 use everleaf_tree::blink::Step;
 
-use crate::cursor::{Source, give_back, take_pair, unused};
+use crate::cursor::{Pair, Source, unused};
 use crate::{Error, KeyRange, Result};
-
-/// A key and its value.
-pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// An iterator over a part of a [`Tree`](crate::Tree), from both ends, or over a part of a
 /// [`SnapshotTree`](crate::SnapshotTree).
@@ -137,7 +134,7 @@ impl Ends {
             };
             match self.source.read_value(own) {
                 Ok(true) => {
-                    let pair = take_pair(own).transpose();
+                    let pair = self.source.take_pair(own).transpose();
                     self.ended = matches!(pair, Some(Err(_)));
                     return pair;
                 }
@@ -171,7 +168,8 @@ impl Ends {
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        give_back(&mut self.front);
+        self.source.tree.buffers().forget_cursor(&mut self.back);
+        self.source.give_back(&mut self.front);
     }
 }
 

@@ -8,8 +8,9 @@ use std::iter::FusedIterator;
 
 use everleaf_pmem::fallible;
 
+use crate::cursor::Pair;
 use crate::cursor::{Cursor, SPARE_BYTES};
-use crate::range::{ALL, OwnedBounds, Pair, bounds_of, bounds_of_prefix};
+use crate::range::{ALL, OwnedBounds, bounds_of, bounds_of_prefix};
 use crate::{AsBytes, KeyRange, Result};
 
 /// Lends a buffer that this thread uses again.

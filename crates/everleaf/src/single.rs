@@ -3,9 +3,9 @@
 use everleaf_tree::blink::{Condition, End};
 
 use crate::attempts::{ATTEMPTS, Attempts};
+use crate::cursor::Pair;
 use crate::engine::Engine;
 use crate::limits::{check_key, check_value};
-use crate::range::Pair;
 use crate::{AsBytes, Error, KeyRange, Result, Swap, Tree};
 
 /// A value from so many bytes on is not written before it is known that it is wanted.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use everleaf_pmem::fallible;
 use everleaf_tree::blink::{self, Before, Step};
 
-use crate::cursor::{Cursor, Source};
+use crate::cursor::{Cursor, Pair, Source};
 use crate::engine::{Cut, Engine, KeyBefore, Move, PoolTree};
-use crate::range::{Keys, OwnedBounds, Pair, Range, copy_bound};
+use crate::range::{Keys, OwnedBounds, Range, copy_bound};
 use crate::read_tree::{copy_part, own_reads, sealed};
 use crate::{AsBytes, KeyRange, ReadTree, Result, Tree};
 

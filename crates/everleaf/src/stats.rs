@@ -48,6 +48,9 @@ pub struct Stats {
     /// Bytes of memory that transactions and batches under way take, with their reads and writes; for each of them up to
     /// 4 KiB may be missing.
     pub transaction_bytes: u64,
+    /// Bytes of memory that cursors and iterators take: a copy of the page that they are in, and the last pair; for each of
+    /// them up to 1 KiB may be missing. When it is dropped, a thread keeps up to 64 KiB for its next one, which do not count.
+    pub cursor_bytes: u64,
     /// Transactions that were committed since this open and had something to write.
     pub transactions: u64,
     /// Commits since this open that failed with [`Conflict`](crate::Error::Conflict), with those that

@@ -12,9 +12,10 @@ use std::ops::Bound;
 use everleaf_pmem::fallible;
 
 use crate::attempts::{ATTEMPTS, Attempts};
+use crate::cursor::Pair;
 use crate::engine::Engine;
 use crate::limits::{check_key, check_value};
-use crate::range::{Pair, copy_bound};
+use crate::range::copy_bound;
 use crate::read_tree::own_reads;
 use crate::sorted::room_at_most;
 use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result, Swap, Tree};

@@ -4,10 +4,10 @@ use std::fmt;
 use std::io::Read;
 use std::sync::Arc;
 
-use crate::cursor::{Cursor, Source};
+use crate::cursor::{Cursor, Pair, Source};
 use crate::engine::{Cut, Engine, Move, PoolTree, ValueSource};
 use crate::limits::{check_key, check_value, check_value_len};
-use crate::range::{Keys, OwnedBounds, Pair, Range};
+use crate::range::{Keys, OwnedBounds, Range};
 use crate::read_tree::sealed;
 use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result};
 

@@ -233,3 +233,52 @@ fn a_batch_takes_what_it_may_and_no_more() {
         assert_eq!(db.stats().expect("open").transaction_bytes, 0, "{what}");
     }
 }
+
+#[test]
+fn what_cursors_keep_is_counted_as_it_is_allocated() {
+    let _alone = alone();
+    // The last ones are read when they are asked for.
+    for (key_bytes, value_bytes) in PAIRS.into_iter().chain([(3000, 8), (16, 20_000)]) {
+        let what = format!("cursors of {key_bytes} + {value_bytes}");
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = open(dir.path());
+        let tree = db.tree("t").expect("room");
+        for i in 0..500 {
+            tree.put(key(i, key_bytes, false), vec![1; value_bytes]).expect("room");
+        }
+        let snapshot = db.snapshot().expect("open");
+        let then = snapshot.tree("t").expect("open").expect("it was there");
+        tree.put(key(3, key_bytes, false), vec![2; value_bytes]).expect("room");
+        let bytes = || db.stats().expect("open").cursor_bytes;
+        // So that all is in memory, and a thread's spare cursor is in use.
+        let pairs: Vec<_> = tree.iter().collect::<Result<_, _>>().expect("whole");
+        assert_eq!((pairs.len(), bytes()), (500, 0), "{what}: the iterator is gone");
+        let mut own = tree.cursor();
+        assert!(own.first().expect("whole"));
+        let (mut cursors, mut ranges) = (Vec::with_capacity(128), Vec::with_capacity(64));
+        let (before, told_before) = (allocated(), bytes());
+        for i in 0..128 {
+            let mut cursor = if i % 2 == 0 { tree.cursor() } else { then.cursor() };
+            assert!(cursor.seek(key(i, key_bytes, false)).expect("whole"));
+            for _ in 0..20 {
+                assert!(cursor.next().expect("whole"));
+            }
+            assert_eq!(cursor.value().expect("whole").map(<[u8]>::len), Some(value_bytes));
+            cursors.push(cursor);
+        }
+        for i in 0..64 {
+            let mut range = tree.range(key(i, key_bytes, false)..key(400, key_bytes, false));
+            for _ in 0..10 {
+                range.next().expect("more").expect("whole");
+                range.next_back().expect("more").expect("whole");
+            }
+            ranges.push(range);
+        }
+        let (taken, told) = (allocated() - before, bytes() - told_before);
+        assert_like(told, taken, &what);
+        // Another thread drops half of them.
+        std::thread::scope(|scope| drop(scope.spawn(|| drop(cursors.split_off(64)))));
+        drop((cursors, ranges, own));
+        assert_eq!(bytes(), 0, "{what}");
+    }
+}

@@ -105,7 +105,7 @@ pub enum Error {
     /// The system gave no memory. Nothing was changed by the call that says so.
     ///
     /// Free memory and call again, or give the pool less: a smaller `Options::memory`, smaller batches, fewer snapshots.
-    #[error("no memory for {what}: {bytes} bytes")]
+    #[error("no memory for {what}: {} bytes", Grouped(*bytes as u64))]
     NoMemory {
         /// What it was for.
         what: &'static str,
@@ -125,7 +125,7 @@ pub enum Error {
     /// The pool has as many bytes of pages as its limit allows, which each open sets. Nothing was changed.
     ///
     /// Delete data, whose space is used again, or open the pool with a larger `Options::max_bytes`.
-    #[error("the pool is full: its limit is {bytes} bytes")]
+    #[error("the pool is full: its limit is {} bytes", Grouped(*bytes))]
     Full {
         /// The limit in bytes, as it was asked for.
         bytes: u64,
@@ -136,8 +136,8 @@ pub enum Error {
     /// End the epoch with `Db::sync`, and call again; or give it up with `Db::abandon`. More `Options::memory` allows longer
     /// epochs.
     #[error(
-        "an epoch that has not ended has changed {bytes} bytes of pages, {bytes_max} fit into memory: \
-         end it, or abandon it"
+        "an epoch that has not ended has changed {} bytes of pages, {} fit into memory: end it, or abandon it",
+        Grouped(*bytes), Grouped(*bytes_max)
     )]
     EpochTooLarge {
         /// Bytes of pages that were changed and not written.
@@ -152,7 +152,8 @@ pub enum Error {
     /// Take a new snapshot, or run the transaction again. Drop snapshots earlier, or allow more
     /// `Options::snapshot_memory`.
     #[error(
-        "the snapshot is too old: what it sees was not kept, for which there are {bytes_max} bytes of memory"
+        "the snapshot is too old: what it sees was not kept, for which there are {} bytes of memory",
+        Grouped(*bytes_max)
     )]
     SnapshotTooOld {
         /// How much memory there is for that.
@@ -163,7 +164,10 @@ pub enum Error {
     ///
     /// Run the whole transaction again, reads included, as `Db::transact` does by itself. If that has given up, make the
     /// transaction shorter, allow more `attempts`, and do not write outside of it what it has read.
-    #[error("tree {tree:?}: others have changed {} meanwhile; attempts: {attempts}", KeyText(key))]
+    #[error(
+        "tree {tree:?}: others have changed {} meanwhile; attempts: {}",
+        KeyText(key), Grouped(*attempts)
+    )]
     Conflict {
         // Three fields of whole words: with a shorter one all results were dearer to move, by 3 % of a read of a
         // transaction.
@@ -174,12 +178,29 @@ pub enum Error {
         /// How often it was tried: once, if the program commits it itself.
         attempts: u64,
     },
+    /// Another thread was in the way of each attempt at a part of this call: it held a page, or changed what had been
+    /// looked at. This comes after ten minutes at the least, and no working program has met it. The part was not done. A
+    /// batch or a commit that had begun is [`Poisoned`](Error::Poisoned).
+    ///
+    /// Look for a thread that stands still in the middle of a call, in a debugger say, and call again when it goes on. If
+    /// there is none, this is a fault of Everleaf: report it, with the stacks of all threads.
+    #[error(
+        "{what}: given up after {} attempts, for other threads were in the way each time",
+        Grouped(*attempts)
+    )]
+    Stuck {
+        /// What was tried.
+        what: &'static str,
+        /// How often.
+        attempts: u64,
+    },
     /// A transaction, or a batch, would take more memory than one of them may. Nothing was changed by the
     /// call that says so, and the transaction or the batch is as it was.
     ///
     /// Commit what it has, and go on with another one, or allow more `Options::transaction_memory`.
     #[error(
-        "a transaction or a batch would take {bytes} bytes of memory, and may take {bytes_max}: divide it"
+        "a transaction or a batch would take {} bytes of memory, and may take {}: divide it",
+        Grouped(*bytes), Grouped(*bytes_max)
     )]
     TransactionTooLarge {
         /// How much it would take.
@@ -195,7 +216,7 @@ pub enum Error {
     /// The key is longer than a key may be. Nothing was changed.
     ///
     /// Shorten it: put what is long into the value, and a digest into the key.
-    #[error("a key has 0 to {bytes_max} bytes, this one has {bytes}")]
+    #[error("a key has 0 to {} bytes, this one has {}", Grouped(*bytes_max), Grouped(*bytes))]
     KeyTooLong {
         /// The key's length in bytes.
         bytes: u64,
@@ -217,7 +238,7 @@ pub enum Error {
     /// The value is longer than a value may be. Nothing was changed.
     ///
     /// Divide it into several pairs, as the example `blob_store` does.
-    #[error("a value has 0 to {bytes_max} bytes, this one has {bytes}")]
+    #[error("a value has 0 to {} bytes, this one has {}", Grouped(*bytes_max), Grouped(*bytes))]
     ValueTooLong {
         /// The value's length in bytes.
         bytes: u64,
@@ -235,7 +256,10 @@ pub enum Error {
     /// The reader that a value was to come from ended before the value did. Nothing was changed.
     ///
     /// Give the length that the reader really has.
-    #[error("the reader ended after {bytes} of the {bytes_expected} bytes of a value")]
+    #[error(
+        "the reader ended after {} of the {} bytes of a value",
+        Grouped(*bytes), Grouped(*bytes_expected)
+    )]
     ReaderEnded {
         /// How many bytes it gave.
         bytes: u64,
@@ -245,7 +269,10 @@ pub enum Error {
     /// The key and the value together do not fit a page, and this medium has no other place for them. Nothing was changed.
     ///
     /// Shorten them, or make the pool anew with larger pages (`Options::page_bytes`).
-    #[error("key and value are too large for this pool: {bytes} bytes, {bytes_max} at most")]
+    #[error(
+        "key and value are too large for this pool: {} bytes, {} at most",
+        Grouped(*bytes), Grouped(*bytes_max)
+    )]
     RecordTooLong {
         /// The length of the record with its header, in bytes.
         bytes: u64,
@@ -255,7 +282,10 @@ pub enum Error {
     /// The pairs of a sorted load do not ascend. Those before this one are in the tree.
     ///
     /// Sort the pairs, and leave out all but one of each key; or put them one by one.
-    #[error("pair {position} of a sorted load has a key that is not above the one before it")]
+    #[error(
+        "pair {} of a sorted load has a key that is not above the one before it",
+        Grouped(*position)
+    )]
     NotAscending {
         /// The pair's position in what was to be loaded, from 0 on.
         position: u64,
@@ -263,7 +293,10 @@ pub enum Error {
     /// The name of a tree is empty or too long. Nothing was changed.
     ///
     /// Choose another name.
-    #[error("the name of a tree has 1 to {bytes_max} bytes, this one has {bytes}")]
+    #[error(
+        "the name of a tree has 1 to {} bytes, this one has {}",
+        Grouped(*bytes_max as u64), Grouped(*bytes as u64)
+    )]
     TreeName {
         /// The name's length in bytes.
         bytes: usize,
@@ -384,6 +417,18 @@ const _: () = assert!(size_of::<Error>() <= 56);
 
 /// A key for people.
 struct KeyText<'k>(&'k [u8]);
+
+/// A number for people, with commas between thousands.
+pub struct Grouped(pub u64);
+
+impl std::fmt::Display for Grouped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            n @ 0..1000 => write!(f, "{n}"),
+            n => write!(f, "{},{:03}", Grouped(n / 1000), n % 1000),
+        }
+    }
+}
 
 impl std::fmt::Display for KeyText<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

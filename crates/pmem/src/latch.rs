@@ -319,12 +319,11 @@ impl Drop for LatchGuard<'_> {
     }
 }
 
-/// Waiting that first spins and then gives the processor away.
+/// Waiting for a latch, which first spins and then gives the processor away.
 ///
-/// It has no bound, and needs none. It comes between looks at a latch, whose holder ends its step without anything from
-/// who waits; or between attempts that failed because somebody else has finished a step meanwhile. So while one
-/// thread waits others get on, and when no other one writes the next attempt succeeds. A page that this very thread
-/// may hold, which only damage leads to, is looked at before it is waited for.
+/// It has no bound, as that for a lock of the standard library has none: who holds a latch ends its step without
+/// anything from who waits. A page that this very thread may hold, which only damage leads to, is looked at before it is
+/// waited for. Loops that start again have [`Retries`](crate::Retries).
 #[derive(Debug, Default)]
 pub struct Backoff(u32);
 

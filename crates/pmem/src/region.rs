@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Grouped, Result};
 use crate::page::{Geometry, Page, PageNo};
 
 /// Miri knows no more than the first of them, and no advice.
@@ -268,8 +268,10 @@ impl Mapping {
         let all = bytes.checked_add(spare).ok_or_else(too_long)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh private anonymous mapping aliases nothing.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), all, prot, PRIVATE) }
-            .map_err(|e| Error::io(format!("reserving {bytes} bytes of memory"), e.into()))?;
+        let start =
+            unsafe { mmap_anonymous(ptr::null_mut(), all, prot, PRIVATE) }.map_err(|e| {
+                Error::io(format!("reserving {} bytes of memory", Grouped(bytes as u64)), e.into())
+            })?;
         let before = if large { start.align_offset(HUGE_BYTES) } else { 0 };
         // SAFETY: before <= spare, so all three pieces lie in the mapping just made, and nobody
         // uses the outer two.

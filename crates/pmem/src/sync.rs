@@ -31,6 +31,13 @@ pub(crate) fn yield_now() {
     }
 }
 
+/// Gives the processor away for so long.
+pub(crate) fn rest(time: Duration) {
+    if !pause() {
+        std::thread::sleep(time);
+    }
+}
+
 /// Tries until nobody else holds the lock: the scheduler runs its holder meanwhile.
 #[cold]
 fn try_on<G>(attempt: impl Fn() -> TryLockResult<G>) -> LockResult<G> {

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 
-use everleaf_pmem::{Aside, Medium, Page, PageNo, Result, Seen, Version};
+use everleaf_pmem::{Aside, Medium, Page, PageNo, Result, Retries, Seen, Version};
 
 use crate::pool::Pool;
 
@@ -36,26 +36,31 @@ impl<'p, M: Medium> Glance<'p, M> {
     /// Those of a first touch.
     pub fn page(&self, no: PageNo) -> Result<(Page<'_>, Version)> {
         let page = self.pool.page(no)?;
+        let mut turns = Retries::default();
         loop {
             if let Seen::Ready(version) = page.latch().read_version() {
                 return Ok((page, version));
             }
             // Else somebody is fetching it.
-            let Some(version) = page.latch().read_absent() else { continue };
+            let Some(version) = page.latch().read_absent() else {
+                turns.again("a glance at a page")?;
+                continue;
+            };
             if self.copy.get() == Some((no, version)) {
                 return Ok((self.aside.page(no), version));
             }
             self.copy.set(None);
             let copy = self.aside.new_page(no);
             let copied = self.pool.copy(copy);
-            if !page.latch().validate(version) {
-                continue;
-            }
-            if copied? {
+            let is_current = page.latch().validate(version);
+            if is_current && copied? {
                 self.copy.set(Some((no, version)));
                 return Ok((copy, version));
             }
-            drop(self.pool.latch(no)?);
+            if is_current {
+                drop(self.pool.latch(no)?);
+            }
+            turns.again("a glance at a page")?;
         }
     }
 
@@ -64,12 +69,14 @@ impl<'p, M: Medium> Glance<'p, M> {
     /// # Errors
     /// Those of a first touch.
     pub fn read<T>(&self, no: PageNo, read: impl Fn(Page<'_>) -> T) -> Result<T> {
+        let mut turns = Retries::default();
         loop {
             let (page, version) = self.page(no)?;
             let seen = read(page);
             if self.pool.page(no)?.latch().validate(version) {
                 return Ok(seen);
             }
+            turns.again("a glance at a page")?;
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_pmem::{
-    Error, Geometry, LatchGuard, Medium, Page, PageNo, Redo, Result, Seen, fallible,
+    Error, Geometry, LatchGuard, Medium, Page, PageNo, Redo, Result, Retries, Seen, fallible,
 };
 
 use crate::anchor;
@@ -344,6 +344,7 @@ impl<M: Medium> Pool<M> {
     /// fetch.
     pub fn anchor(&self, no: PageNo) -> Result<PageNo> {
         let page = self.page(no)?;
+        let mut turns = Retries::default();
         loop {
             match page.latch().read_version() {
                 Seen::Ready(version) => {
@@ -354,6 +355,7 @@ impl<M: Medium> Pool<M> {
                 }
                 Seen::Absent => drop(self.latch(no)?),
             }
+            turns.again("reading an anchor")?;
         }
     }
 

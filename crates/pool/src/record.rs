@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::atomic;
 
-use everleaf_pmem::{LINE_BYTES, Medium, Page, PageNo, Result, Seen, Version, fallible};
+use everleaf_pmem::{LINE_BYTES, Medium, Page, PageNo, Result, Retries, Seen, Version, fallible};
 
 use crate::change::damaged;
 use crate::kind::{KIND_WORD, RECORD, kind_of};
@@ -197,6 +197,7 @@ impl<M: Medium> Pool<M> {
     #[inline]
     pub fn record(&self, r: RecordRef) -> Result<RecordView<'_>> {
         let page = self.page(r.page())?;
+        let mut turns = Retries::default();
         loop {
             match page.latch().read_version_racing() {
                 Seen::Ready(version) if version.is_racing() => wait_for_writer(page, version)?,
@@ -206,6 +207,7 @@ impl<M: Medium> Pool<M> {
                 }
                 Seen::Absent => drop(self.latch(r.page())?),
             }
+            turns.again("reading a record")?;
         }
     }
 }

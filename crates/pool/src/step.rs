@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use everleaf_pmem::{Backoff, Error, LatchGuard, Medium, Page, PageNo, Seen, fallible};
+use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Retries, Seen, fallible};
 
 use crate::arena::{ArenaState, arena_state, set_arena_state};
 use crate::change::damaged;
@@ -105,13 +105,22 @@ impl Owner {
 /// nothing, so that who has the page can end its step.
 ///
 /// # Errors
-/// The failure of an attempt.
-pub fn retry<T>(mut attempt: impl FnMut() -> Result<T, Stop>) -> Result<T, Error> {
-    let mut wait = Backoff::default();
+/// The failure of an attempt; [`Error::Stuck`].
+#[inline(always)]
+pub fn retry<T>(attempt: impl FnMut() -> Result<T, Stop>) -> Result<T, Error> {
+    retry_in(Retries::default(), attempt)
+}
+
+/// The same, in turns of the caller's.
+#[inline(always)]
+fn retry_in<T>(
+    mut turns: Retries,
+    mut attempt: impl FnMut() -> Result<T, Stop>,
+) -> Result<T, Error> {
     loop {
         match attempt() {
             Ok(done) => return Ok(done),
-            Err(Stop::Busy) => wait.pause(),
+            Err(Stop::Busy) => turns.again("a step that needs pages of others")?,
             Err(Stop::Failed(error)) => return Err(error),
         }
     }
@@ -423,5 +432,26 @@ impl<'p, M: Medium> Step<'p, M> {
             places.dying = true;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_finds_its_pages_busy_for_ever_is_given_up() {
+        let mut attempts = 0;
+        let stuck = retry_in(Retries::left(2), || {
+            attempts += 1;
+            Err::<(), _>(Stop::Busy)
+        });
+        assert!(matches!(stuck, Err(Error::Stuck { .. })), "{stuck:?}");
+        assert_eq!(attempts, 3);
+        let done = retry_in(Retries::left(2), || {
+            attempts += 1;
+            if attempts < 6 { Err(Stop::Busy) } else { Ok(attempts) }
+        });
+        assert_eq!(done.expect("the third attempt"), 6);
     }
 }

@@ -15,7 +15,7 @@ use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 
 use everleaf_pmem::{
-    Error, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Version, fallible,
+    Error, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Retries, Version, fallible,
 };
 use everleaf_pool::{Glance, Leaks, Look, PageDamage, Pool, RecordRef, kind};
 
@@ -27,6 +27,9 @@ const TRIES: u32 = 8;
 
 /// What memory here is for.
 const CHECK: &str = "a check of a tree";
+
+/// What is tried again while the tree gets another root.
+const ROOT: &str = "reading the root of a tree";
 
 /// What a tree holds, and what is wrong with it.
 #[derive(Debug, Clone, Default)]
@@ -173,11 +176,15 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
 
     /// The root and its level.
     fn top(&mut self) -> Result<Option<(PageNo, u8)>> {
+        let mut turns = Retries::default();
         loop {
             let root = self.tree.root();
             let (at, bytes) = match self.read(root) {
                 Ok(seen) => seen,
-                Err(_) if self.tree.root() != root => continue,
+                Err(_) if self.tree.root() != root => {
+                    turns.again(ROOT)?;
+                    continue;
+                }
                 seen => match self.guard(root, seen)? {
                     Some(seen) => seen,
                     None => return Ok(None),
@@ -185,6 +192,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             };
             let shape = K::shape(bytes);
             if self.tree.root() != root || !at.stands() {
+                turns.again(ROOT)?;
                 continue;
             }
             let Some(top) = shape else {

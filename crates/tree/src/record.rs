@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use everleaf_pmem::{Backoff, Error, Medium, Page, PageNo, Result, fallible};
+use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Retries, fallible};
 use everleaf_pool::{
     Large, LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, RecordView, Step, Stop,
     StoredValue, copy_part, pair_header,
@@ -33,12 +33,14 @@ pub(crate) fn read<M: Medium, T>(
     r: RecordRef,
     mut f: impl FnMut(&RecordView<'_>) -> Result<T>,
 ) -> Result<T> {
+    let mut turns = Retries::default();
     loop {
         let record = pool.record(r)?;
         let out = f(&record);
         if record.is_current() {
             return out;
         }
+        turns.again("reading a record")?;
     }
 }
 
@@ -203,14 +205,14 @@ pub(crate) fn one_entry(error: Error) -> Result<Error> {
 /// parent, which the caller may hold.
 pub(crate) fn child_page<M: Medium>(pool: &Pool<M>, no: PageNo) -> Result<Page<'_>> {
     let child = pool.page(no)?;
-    let mut wait = Backoff::default();
+    let mut turns = Retries::default();
     while !child.latch().is_ready() {
         match child.latch().try_lock() {
             Some(mut held) => {
                 pool.ensure(child, &mut held)?;
                 held.unlock_unchanged();
             }
-            None => wait.pause(),
+            None => turns.again("fetching a child")?,
         }
     }
     Ok(child)

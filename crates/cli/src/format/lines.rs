@@ -5,6 +5,7 @@ use std::io::BufRead;
 
 use crate::escape::{escape, unescape};
 use crate::failure::{CommandError, Result};
+use crate::numbers::grouped;
 
 /// The most bytes of a line if nobody says otherwise, and always of a line of the shell.
 pub const LINE_BYTES_MAX: usize = 256 << 20;
@@ -116,7 +117,7 @@ impl Lines {
 
 /// Why a line cannot be taken that has more bytes than it may.
 pub fn too_long(bytes_max: usize) -> String {
-    format!("longer than {bytes_max} bytes; --max-line of load allows more")
+    format!("longer than {} bytes; --max-line of load allows more", grouped(bytes_max as u64))
 }
 
 /// Appends bytes of an input, if there is memory for them.

@@ -8,6 +8,7 @@ use std::io::BufRead;
 
 use super::lines::grow;
 use crate::failure::{CommandError, Result};
+use crate::numbers::grouped;
 
 /// What the end of a field takes in memory.
 const END_BYTES: usize = size_of::<usize>();
@@ -196,7 +197,8 @@ fn fits(record: &mut Record, more: usize, bytes_max: usize, refused: &mut Option
     let bytes = record.bytes.len() + record.ends.len() * END_BYTES + more;
     if refused.is_none() && bytes > bytes_max {
         *refused = Some(format!(
-            "longer than {bytes_max} bytes, with 8 for each field; --max-line of load allows more"
+            "longer than {} bytes, with 8 for each field; --max-line of load allows more",
+            grouped(bytes_max as u64)
         ));
     }
     if refused.is_some() {

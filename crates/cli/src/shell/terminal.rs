@@ -24,6 +24,7 @@ use super::session::{Session, Speaker, Then};
 use super::words;
 use crate::failure::{CommandError, Result};
 use crate::message::tell;
+use crate::numbers::size;
 
 /// The most lines that the history keeps.
 const HISTORY_LINES: usize = 1000;
@@ -147,7 +148,7 @@ impl Input {
         let long = std::fs::metadata(path).is_ok_and(|file| file.len() > HISTORY_BYTES);
         let loaded = match long {
             true => {
-                Err(io::Error::other(format!("it is longer than {HISTORY_BYTES} bytes")).into())
+                Err(io::Error::other(format!("it is longer than {}", size(HISTORY_BYTES))).into())
             }
             false => self.editor.load_history(path),
         };

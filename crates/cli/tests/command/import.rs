@@ -372,6 +372,6 @@ fn a_line_of_a_script_has_a_bound_too() {
         child.wait_with_output().unwrap()
     });
     let err = String::from_utf8_lossy(&output.stderr);
-    assert!(err.starts_with("everleaf: line 1: longer than 268435456 bytes"), "{err}");
+    assert!(err.starts_with("everleaf: line 1: longer than 268,435,456 bytes"), "{err}");
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b"v\n"[..]));
 }

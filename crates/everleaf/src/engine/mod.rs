@@ -307,6 +307,7 @@ impl Engine {
             transactions: since.transactions.load(Ordering::Relaxed),
             conflicts: since.conflicts.load(Ordering::Relaxed),
             transaction_bytes: self.buffers().bytes(),
+            cursor_bytes: self.buffers().cursor_bytes(),
             dropped_trees: on_medium!(self, on => on.trees().dropped.count()),
             page_bytes: geometry.page_bytes() as u32,
             node_bytes: 16 * geometry.slots() as u32,

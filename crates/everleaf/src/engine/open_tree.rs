@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use everleaf_file::io::uninterrupted;
 use everleaf_file::{Dax, File};
-use everleaf_pmem::{PageNo, fallible};
+use everleaf_pmem::{PageNo, Retries, fallible};
 use everleaf_tree::blink::{BatchChange, Condition, Cursor, KeyPlace, Stage, Step};
 
 use super::admission::Store;
@@ -25,6 +25,9 @@ use super::medium::{DbMedium, DbTree};
 use super::sync::{RwLock, read, write};
 use super::versions::{Cut, Images, KeepOld, Keeper, Versions};
 use crate::{Error, Result};
+
+/// What is tried again if somebody has cleared the tree meanwhile.
+pub(crate) const CLEARED: &str = "reading a tree that is cleared again and again";
 
 /// The life of a tree that nobody uses any more.
 const ENDED: u32 = u32::MAX;
@@ -193,6 +196,7 @@ impl<M: DbMedium> OpenTree<M> {
     #[inline(always)]
     pub fn read<T>(&self, mut read: impl FnMut(&DbTree<M>) -> Result<T>) -> Result<T> {
         // Again only if somebody has cleared the tree meanwhile: then it is short.
+        let mut turns = Retries::default();
         loop {
             let life = self.life.load(Ordering::Acquire);
             if life == ENDED {
@@ -202,6 +206,7 @@ impl<M: DbMedium> OpenTree<M> {
             if self.life.load(Ordering::Acquire) == life {
                 return found;
             }
+            turns.again(CLEARED)?;
         }
     }
 
@@ -218,6 +223,7 @@ impl<M: DbMedium> OpenTree<M> {
         is_seek: bool,
         mut go: impl FnMut(&DbTree<M>, &mut Cursor) -> Result<Step>,
     ) -> Result<Step> {
+        let mut turns = Retries::default();
         loop {
             let life = self.renew(cursor)?;
             let step = go(&self.tree, cursor);
@@ -231,12 +237,14 @@ impl<M: DbMedium> OpenTree<M> {
                 // At some time of this step there was nothing beside it, nor anywhere.
                 return Ok(Step::End);
             }
+            turns.again(CLEARED)?;
         }
     }
 
     /// Reads the value of a cursor's pair, which has none yet; says whether the pair is still there.
     #[inline(always)]
     pub fn read_value(&self, cursor: &mut Cursor) -> Result<bool> {
+        let mut turns = Retries::default();
         loop {
             let life = self.renew(cursor)?;
             let found = self.tree.cursor_value(cursor);
@@ -249,6 +257,7 @@ impl<M: DbMedium> OpenTree<M> {
                 return found;
             }
             cursor.forget_value();
+            turns.again(CLEARED)?;
         }
     }
 

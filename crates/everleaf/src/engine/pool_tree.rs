@@ -15,6 +15,7 @@ use everleaf_pmem::Geometry;
 use everleaf_tree::blink::{Condition, Cursor, End, Step, Swap};
 
 use super::admission::Store;
+use super::buffers::Buffers;
 use super::dax::DaxStore;
 use super::file::FileStore;
 use super::medium::{DbTree, on_medium};
@@ -170,6 +171,12 @@ impl PoolTree {
             // There pairs are not in their leaf.
             PoolTree::Dax(_) => false,
         }
+    }
+
+    /// What transactions, batches and cursors keep in memory.
+    #[inline(always)]
+    pub fn buffers(&self) -> &Buffers {
+        on_medium!(self, on => &on.store().trees().buffers)
     }
 
     /// Reads the value of a cursor's pair, unless the cursor has it; says whether the pair is still there.

@@ -9,7 +9,8 @@ use super::cursor::TransactionCursor;
 use super::reads::Upto;
 use super::walk::{TransactionKeys, TransactionRange};
 use super::work::Work;
-use crate::range::{OwnedBounds, Pair};
+use crate::cursor::Pair;
+use crate::range::OwnedBounds;
 use crate::read_tree::{copy_part, own_reads, sealed};
 use crate::{AsBytes, KeyRange, ReadTree, Result, Tree};
 

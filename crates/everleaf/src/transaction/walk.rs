@@ -12,7 +12,8 @@ use everleaf_pmem::fallible;
 
 use super::reads::{Upto, behind};
 use super::work::Work;
-use crate::range::{Keys, OwnedBounds, Pair, Range};
+use crate::cursor::Pair;
+use crate::range::{Keys, OwnedBounds, Range};
 use crate::{Error, ReadTree, Result, Tree};
 
 /// What memory here is for.

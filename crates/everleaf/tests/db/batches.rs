@@ -47,7 +47,7 @@ fn a_full_pool_names_its_limit_in_bytes() {
     let tree = db.tree("t").unwrap();
     let full = (0u32..).find_map(|i| tree.insert(i.to_be_bytes(), [7; 500]).err()).unwrap();
     assert!(matches!(full, Error::Full { bytes: 0x10_0000 }), "{full}");
-    assert_eq!(full.to_string(), "the pool is full: its limit is 1048576 bytes");
+    assert_eq!(full.to_string(), "the pool is full: its limit is 1,048,576 bytes");
 }
 
 /// Fills a pool with pairs of its own key and length, down to `left` free pages or so.

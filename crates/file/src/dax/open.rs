@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, RwLock};
 
-use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::error::{Error, Grouped, Result};
 use everleaf_pmem::mapped::{self, Mapped};
 use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::{Region, Share};
@@ -30,7 +30,7 @@ fn descriptor(file: &dyn IoFile) -> io::Result<BorrowedFd<'_>> {
 /// stays; a file that has all its blocks is left as it is.
 fn reserve(file: &dyn IoFile, g: Geometry, pages: PageNo) -> Result<()> {
     let bytes = page_offset(pages, g);
-    let failed = |e| Error::io(format!("reserving {bytes} bytes for the pool"), e);
+    let failed = |e| Error::io(format!("reserving {} bytes for the pool", Grouped(bytes)), e);
     // What cannot be mapped gets no blocks.
     let fd = descriptor(file).map_err(failed)?;
     let before = file.len().map_err(failed)?;

@@ -8,6 +8,7 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::medium::Redo;
 use everleaf_pmem::page::{LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD};
+use everleaf_pmem::retries::Retries;
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::epochs::slots::{DIRTY_MARK, LAST_MARK};
@@ -23,6 +24,7 @@ impl Inner {
     /// # Errors
     /// I/O errors, [`Error::Corrupt`] for a damaged leaf, [`Error::NoMemory`].
     pub(crate) fn lookup(&self, no: PageNo) -> Result<Placed> {
+        let mut turns = Retries::default();
         loop {
             let (leaf, placed) = match self.places().get(no) {
                 Known::Is(placed) => return Ok(placed),
@@ -32,7 +34,10 @@ impl Inner {
             let raw = match self.read_image(placed, name) {
                 Ok(raw) => raw,
                 // A checkpoint has moved it meanwhile, which takes longer than to look again.
-                Err(_) if self.places().leaf(leaf) != Some(placed) => continue,
+                Err(_) if self.places().leaf(leaf) != Some(placed) => {
+                    turns.again("reading a leaf of the table")?;
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             let entries = decode_leaf(&raw, placed.place)?;
@@ -40,6 +45,8 @@ impl Inner {
             if places.leaf(leaf) == Some(placed) {
                 places.learn(leaf, entries)?;
             }
+            drop(places);
+            turns.again("reading a leaf of the table")?;
         }
     }
 
@@ -118,6 +125,7 @@ impl Inner {
     fn read_page(&self, page: Page<'_>, mut placed: Placed) -> Result<()> {
         let (g, no) = (self.region.geometry(), page.no());
         let name = ImageName { kind: ImageKind::Page, number: no };
+        let mut turns = Retries::default();
         let raw = loop {
             match self.read_image(placed, name) {
                 Ok(raw) => break raw,
@@ -129,6 +137,7 @@ impl Inner {
                         return Err(error);
                     }
                     placed = now;
+                    turns.again("reading a page")?;
                 }
             }
         };

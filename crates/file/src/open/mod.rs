@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Condvar, Mutex, OnceLock, RwLock};
 
 use everleaf_pmem::epoch::{Epochs, NO_EPOCH, SLOTS};
-use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::error::{Error, Grouped, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::life::Life;
 use everleaf_pmem::page::{Geometry, PageNo};
@@ -89,7 +89,7 @@ fn reserve(g: Geometry, pages_end: u64, options: &FileOptions) -> Result<Region>
         region = Region::sparse(g, limit)?;
     }
     if pages_end > u64::from(limit) {
-        let bytes = |pages| pages * g.page_bytes() as u64;
+        let bytes = |pages| Grouped(pages * g.page_bytes() as u64);
         let (has, limit) = (bytes(pages_end), bytes(limit.into()));
         let what = format!("the pool has {has} bytes of pages; its limit was set to {limit}");
         return Err(Error::InvalidOption { option: "max_bytes", what });

@@ -10,6 +10,7 @@ use std::io::IoSliceMut;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
+use everleaf_pmem::retries::Retries;
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::inner::Inner;
@@ -65,6 +66,7 @@ impl Inner {
     ) -> Result<Brought> {
         let page_bytes = self.region.geometry().page_bytes();
         let wanted = (skip + buf.len()).div_ceil(page_bytes) as u32;
+        let mut turns = Retries::default();
         loop {
             self.find_run(first, wanted, &mut scratch.run)?;
             let begin = scratch.run[0];
@@ -77,7 +79,7 @@ impl Inner {
             match self.read_images(first, skip, buf, scratch) {
                 // A checkpoint has moved it meanwhile, which takes longer than to look again; its old place may be
                 // somebody else's.
-                Err(_) if self.lookup_value(first)? != begin => {}
+                Err(_) if self.lookup_value(first)? != begin => turns.again("reading a value")?,
                 brought => return brought,
             }
         }

@@ -85,6 +85,8 @@ pub struct Cursor {
     pub(super) crossed: Option<Way>,
     /// For who uses the tree: what it knows its leaf of.
     pub life: u32,
+    /// And how much of its memory is known to others.
+    pub told_bytes: u64,
 }
 
 /// What a step of a cursor has met.

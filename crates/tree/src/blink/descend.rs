@@ -9,7 +9,7 @@ use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result, Seen, Version};
+use everleaf_pmem::{Latch, LatchGuard, Medium, Page, PageNo, Result, Retries, Seen, Version};
 use everleaf_pool::Pool;
 
 use crate::node::{KeyOf, Kind, LOW_WORD, NodeAt, OwnedKeyOf, Shape, damaged, sibling};
@@ -74,11 +74,23 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// The version of a page that may be read; touches it first if nobody has in this open.
     #[inline(always)]
     pub(crate) fn read_version(&self, page: Page<'_>) -> Result<Version> {
+        match page.latch().read_version() {
+            Seen::Ready(version) => Ok(version),
+            Seen::Absent => self.fetch(page, Latch::read_version),
+        }
+    }
+
+    /// Brings a page into memory, until `see` finds it there: it may leave again in between.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fetch(&self, page: Page<'_>, see: impl Fn(&Latch) -> Seen) -> Result<Version> {
+        let mut turns = Retries::default();
         loop {
-            match page.latch().read_version() {
-                Seen::Ready(version) => return Ok(version),
-                Seen::Absent => drop(self.pool.latch(page.no())?),
+            drop(self.pool.latch(page.no())?);
+            if let Seen::Ready(version) = see(page.latch()) {
+                return Ok(version);
             }
+            turns.again("fetching a page")?;
         }
     }
 }
@@ -186,18 +198,18 @@ type Attempt<T> = Result<Option<T>>;
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// The node of `level` that covers what is sought; `None` if the tree is not that high (yet).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn descend<const RACE: bool>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
     ) -> Result<Option<FoundNode<'_>>> {
-        let mut wait = Backoff::default();
+        let mut turns = Retries::default();
         loop {
             if let Some(found) = self.try_descend::<RACE>(seek, level)? {
                 return Ok(found);
             }
-            wait.pause();
+            turns.again("a search for a node")?;
         }
     }
 
@@ -212,7 +224,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// One attempt; `None` if a node has changed on the way.
-    #[inline]
+    #[inline(always)]
     pub(super) fn try_descend<const RACE: bool>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
@@ -443,7 +455,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// The node of `level` that covers what is sought, latched.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn latch_at(
         &self,
         seek: Seek<'_, KeyOf<K>>,
@@ -452,13 +464,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if self.reading.is_crabbing() {
             return self.walk(seek, level);
         }
-        let mut wait = Backoff::default();
+        let mut turns = Retries::default();
         loop {
             let Some(spot) = self.descend::<false>(seek, level)? else { return Ok(None) };
             if let Some(held) = spot.page.latch().upgrade(spot.version) {
                 return Ok(Some((spot, held)));
             }
-            wait.pause();
+            turns.again("latching a node")?;
         }
     }
 

@@ -14,7 +14,7 @@
 
 use std::borrow::Borrow;
 
-use everleaf_pmem::{Medium, Result, fallible};
+use everleaf_pmem::{Medium, Result, Retries, fallible};
 use everleaf_pool::{Stop, retry};
 
 use crate::blink::before::{KeepBefore, Keeping};
@@ -94,12 +94,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         end: End,
     ) -> Result<Option<(OwnedKeyOf<K>, ValueOf<K>)>> {
         self.pool().throttle(false)?;
+        let mut turns = Retries::default();
         let popped = loop {
             match retry(|| self.try_pop(&mut *old, end))? {
                 Attempt::Popped(popped) => break popped,
                 Attempt::Empty => return Ok(None),
                 Attempt::Read => old.read()?,
             }
+            turns.again("the removal of the first or last pair")?;
         };
         // Upkeep, as in `remove`.
         let _ = self.complete(popped.lag);

@@ -24,7 +24,7 @@
 //! writers changed direction meanwhile; ours validate the whole latch word, so they run beside one
 //! change at most, which commits by one store.
 
-use everleaf_pmem::{Backoff, Error, Medium, Result, Version};
+use everleaf_pmem::{Error, Latch, Medium, Result, Retries, Version};
 use everleaf_pool::StoredValue;
 
 use crate::blink::descend::{Blink, FoundNode, Reading, Seek};
@@ -79,8 +79,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         mut settled: impl FnMut(&FoundNode<'_>) -> Result<T>,
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
-        let mut wait = Backoff::default();
-        let mut failed = 0;
+        let (mut turns, mut failed) = (Retries::default(), 0);
         loop {
             let found = match self.reading {
                 Reading::LockFree if Self::LOCK_FREE => self.try_descend::<true>(seek, 0)?,
@@ -106,7 +105,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             if failed == TRIES && self.reading == Reading::Optimistic {
                 return self.read_undisturbed(seek, settled);
             }
-            wait.pause();
+            turns.again("a search for a leaf")?;
         }
     }
 
@@ -141,11 +140,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// Like [`read_version`](Self::read_version), but with the version of a writer that is inside.
     pub(super) fn read_version_racing(&self, page: everleaf_pmem::Page<'_>) -> Result<Version> {
-        loop {
-            match page.latch().read_version_racing() {
-                everleaf_pmem::Seen::Ready(version) => return Ok(version),
-                everleaf_pmem::Seen::Absent => drop(self.pool.latch(page.no())?),
-            }
+        match page.latch().read_version_racing() {
+            everleaf_pmem::Seen::Ready(version) => Ok(version),
+            everleaf_pmem::Seen::Absent => self.fetch(page, Latch::read_version_racing),
         }
     }
 }

@@ -13,12 +13,15 @@
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
-use everleaf_pmem::{Backoff, LatchGuard, Medium, Page, PageNo, Result};
+use everleaf_pmem::{LatchGuard, Medium, Page, PageNo, Result, Retries};
 use everleaf_pool::{Stop, anchor, kind, retry};
 
 use crate::blink::descend::{Blink, Lag};
 use crate::blink::log;
 use crate::node::{Asking, KeyOf, Kind, MAX_LEVEL, OwnedKeyOf, damaged, sibling};
+
+/// What is tried again while others change the parent.
+const ENTER: &str = "entering a node in its parent";
 
 /// What an attempt to enter a node in its parent came to.
 enum Entered {
@@ -98,6 +101,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             return Err(damaged(left, "is higher than any tree"));
         }
         let child = K::child_at(&self.pool, separator, right)?;
+        let mut turns = Retries::default();
         loop {
             let entered = retry(|| {
                 if self.root() == left.no() {
@@ -109,7 +113,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             match entered? {
                 Entered::Yes => return Ok(true),
                 Entered::NotNow => return Ok(false),
-                Entered::Again => {}
+                Entered::Again => turns.again(ENTER)?,
             }
         }
     }
@@ -219,13 +223,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// As [`complete_split_of`](Self::complete_split_of), for who knows that nobody else writes: waits for readers that
     /// hold the latch.
     pub(crate) fn complete_now(&self, no: PageNo) -> Result<()> {
-        let mut wait = Backoff::default();
+        let mut turns = Retries::default();
         loop {
             let (page, held) = self.pool.latch(no)?;
             if self.enter_sibling(page, held)? {
                 return Ok(());
             }
-            wait.pause();
+            turns.again(ENTER)?;
         }
     }
 

@@ -18,7 +18,7 @@
 use std::borrow::Borrow;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, fallible};
+use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, Retries, fallible};
 use everleaf_pool::retry;
 
 use crate::blink::descend::{Blink, FoundNode, PendingMerges, Seek};
@@ -144,7 +144,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// What can be done for the node of `level` that covers `key`. Takes no latch, so it may be
     /// mistaken.
     fn look_around(&self, key: &KeyOf<K>, level: u8) -> Result<Upkeep> {
-        let mut wait = Backoff::default();
+        let mut turns = Retries::default();
         loop {
             let Some(parent) = self.descend::<false>(Seek::At(key), level + 1)? else {
                 return Ok(Upkeep::Root);
@@ -153,7 +153,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             if parent.page.latch().validate(parent.version) {
                 return next;
             }
-            wait.pause();
+            turns.again("a look at a node's neighbours")?;
         }
     }
 

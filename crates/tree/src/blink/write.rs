@@ -1,6 +1,6 @@
 //! Insert, update and remove of one key.
 
-use everleaf_pmem::{Medium, Result};
+use everleaf_pmem::{Medium, Result, Retries};
 use everleaf_pool::{LargeWriter, Pool, Stop, StoredValue, retry};
 
 use crate::blink::descend::{Blink, Lag, Seek};
@@ -223,6 +223,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         prepared: &'s <K as NodeWrites>::Prepared<'p, M>,
         condition: Condition,
     ) -> Result<Put<O::Value>> {
+        let mut turns = Retries::default();
         loop {
             if let Some((epoch, lag)) =
                 retry(|| self.try_put(&mut *old, key, value, prepared, condition))?
@@ -235,6 +236,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             // It was split, or gave pairs away, so that there is more room than before; or its old value is read, and
             // only another writer makes that of no use.
             old.read()?;
+            turns.again("a write of a pair")?;
         }
     }
 
@@ -330,11 +332,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ) -> Result<Put<O::Value>> {
         K::check(key, None)?;
         self.pool().throttle(false)?;
+        let mut turns = Retries::default();
         let (epoch, lag, due) = loop {
             if let Some(removed) = retry(|| self.try_remove(&mut *old, key))? {
                 break removed;
             }
             old.read()?;
+            turns.again("the removal of a pair")?;
         };
         // Upkeep, as in `put`.
         let _ = self.complete(lag);

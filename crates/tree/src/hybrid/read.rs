@@ -1,6 +1,6 @@
 //! Finding a leaf, and one key in it.
 
-use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, Version};
+use everleaf_pmem::{Medium, Page, PageNo, Result, Retries, Version};
 
 use crate::bug::{self, Bug};
 use crate::hybrid::epoch_bitmap::{current, find, sibling, value_of};
@@ -22,12 +22,12 @@ impl<M: Medium> Hybrid<M> {
     /// The leaf of a key. Latches nothing; waits for a writer that is inside.
     #[inline]
     pub(super) fn leaf(&self, key: u64) -> Result<FoundLeaf<'_>> {
-        let mut wait = Backoff::default();
+        let mut turns = Retries::default();
         loop {
             if let Some(spot) = self.try_leaf(key)? {
                 return Ok(spot);
             }
-            wait.pause();
+            turns.again("a search for a leaf")?;
         }
     }
 
@@ -74,7 +74,7 @@ impl<M: Medium> Hybrid<M> {
     /// Corrupt.
     #[inline]
     pub fn get(&self, key: u64) -> Result<Option<u64>> {
-        let mut wait = Backoff::default();
+        let mut turns = Retries::default();
         loop {
             let FoundLeaf { page, version, .. } = self.leaf(key)?;
             let value = find(page, current(page), key).map(|slot| value_of(page, slot));
@@ -82,7 +82,7 @@ impl<M: Medium> Hybrid<M> {
             if unchecked || page.latch().validate(version) {
                 return Ok(value);
             }
-            wait.pause();
+            turns.again("reading a leaf")?;
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use everleaf_pmem::{Backoff, Medium, PageNo, Result};
+use everleaf_pmem::{Medium, PageNo, Result, Retries};
 
 use crate::hybrid::epoch_bitmap::{key_of, sibling, value_of};
 use crate::hybrid::frame::{LeafRange, Sorted};
@@ -41,7 +41,7 @@ impl<M: Medium> Hybrid<M> {
         limit: usize,
         out: &mut Vec<(u64, u64)>,
     ) -> Result<(LeafRange, Option<PageNo>)> {
-        let (start, mut wait) = (out.len(), Backoff::default());
+        let (start, mut turns) = (out.len(), Retries::default());
         loop {
             let page = spot.page;
             if upwards && limit > page.slots() / 2 {
@@ -64,7 +64,7 @@ impl<M: Medium> Hybrid<M> {
                 return Ok((spot.range, right));
             }
             out.truncate(start);
-            wait.pause();
+            turns.again("reading a leaf")?;
             spot = self.leaf(at)?;
         }
     }

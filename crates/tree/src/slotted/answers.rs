@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use everleaf_pmem::{
-    Change, Error, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, Seen, fallible,
+    Change, Error, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, Retries, Seen, fallible,
 };
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
@@ -212,6 +212,7 @@ pub(super) fn whole<M: Medium>(pool: &Pool<M>, record: u64) -> Result<Vec<u8>> {
 /// The record of a node's low fence, if it is long. Waits for who changes the node.
 pub(super) fn low_record<M: Medium>(pool: &Pool<M>, no: PageNo) -> Result<Option<u64>> {
     let page = pool.page(no)?;
+    let mut turns = Retries::default();
     loop {
         match page.latch().read_version() {
             Seen::Ready(version) => {
@@ -222,6 +223,7 @@ pub(super) fn low_record<M: Medium>(pool: &Pool<M>, no: PageNo) -> Result<Option
             }
             Seen::Absent => pool.latch(no)?.1.unlock_unchanged(),
         }
+        turns.again("reading a fence")?;
     }
 }
 
