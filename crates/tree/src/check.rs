@@ -20,7 +20,7 @@ use everleaf_pmem::{
 use everleaf_pool::{Glance, Leaks, Look, PageDamage, Pool, RecordRef, kind};
 
 use crate::blink::{Blink, Seek, log};
-use crate::node::{EntryView, Kind, OwnedKeyOf, RUN_WORD, Shape, sibling};
+use crate::node::{EntryView, Kind, NodeAt, OwnedKeyOf, RUN_WORD, Shape, sibling};
 
 /// How often a node that others change is read before it is latched.
 const TRIES: u32 = 8;
@@ -190,16 +190,16 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
                     None => return Ok(None),
                 },
             };
-            let shape = K::shape(bytes);
+            let node = K::node(bytes);
             if self.tree.root() != root || !at.stands() {
                 turns.again(ROOT)?;
                 continue;
             }
-            let Some(top) = shape else {
+            let Some(top) = node else {
                 self.damage(root, 8 * kind::KIND_WORD, "the root is no node");
                 return Ok(None);
             };
-            return Ok(Some((root, top.level)));
+            return Ok(Some((root, top.level())));
         }
     }
 
@@ -448,7 +448,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             tree.descend::<false>(seek, level)?.map(|spot| (spot, None))
         };
         let Some((spot, held)) = found else { return Ok(Located::NoLevel) };
-        Ok(Located::Node(Witness { page: spot.page, version: spot.version }, held))
+        Ok(Located::Node(Witness { page: spot.node.page(), version: spot.version }, held))
     }
 
     /// What a page says that should be a node of `level`; doubts are noted.
@@ -468,16 +468,16 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         if owner != Some(kind::NODE) {
             self.doubt(no, 0, "is reached, but the map does not call it a node");
         }
-        let Some(shape) = K::shape(page).filter(|s| s.level == level) else {
+        let Some(node) = NodeAt::<K>::of(page, level) else {
             self.doubt(no, 8 * kind::KIND_WORD, format!("is no node of level {level}"));
             return Ok(None);
         };
+        let shape = node.shape();
         if let Some((offset, what)) = K::flaw(page, shape) {
             self.doubt(no, offset, what);
             return Ok(None);
         }
-        let view = K::view(page);
-        if level > 0 && K::count(view) == 0 {
+        if level > 0 && node.count() == 0 {
             self.doubt(no, 8 * RUN_WORD, "holds 0 entries");
             return Ok(None);
         }
@@ -494,28 +494,23 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         if high.as_ref().is_some_and(|high| *high <= low) {
             self.doubt(no, 0, "ends where it begins, or before");
         }
-        if !K::bounds_fit(page, shape, &low, high.as_ref()) {
+        if !K::bounds_fit(&node, &low, high.as_ref()) {
             self.doubt(no, 0, "its prefix or its upper bound does not fit its bounds");
         }
         let bounds = K::bound_records(page);
-        let (entries, fill) = (Vec::new(), K::fill(page, view));
-        let mut node = VisitedNode { at, shape, low, high, next, bounds, entries, fill };
-        self.entries(&mut node, page, view)?;
-        Ok(Some(node))
+        let (entries, fill) = (Vec::new(), K::fill(&node));
+        let mut visited = VisitedNode { at, shape, low, high, next, bounds, entries, fill };
+        self.entries(&mut visited, &node)?;
+        Ok(Some(visited))
     }
 
     /// Reads the entries of a node.
-    fn entries(
-        &mut self,
-        node: &mut VisitedNode<'t, K>,
-        page: Page<'t>,
-        view: K::View<'t>,
-    ) -> Result<()> {
-        let (pool, no) = (self.tree.pool(), page.no());
+    fn entries(&mut self, node: &mut VisitedNode<'t, K>, at: &NodeAt<'t, K>) -> Result<()> {
+        let (pool, no) = (self.tree.pool(), at.page().no());
         let mut idents = HashSet::new();
-        node.entries = fallible::list(K::count(view), CHECK)?;
-        for pos in 0..K::count(view) {
-            let EntryView { offset, identity, entry } = K::look(page, view, pos);
+        node.entries = fallible::list(at.count(), CHECK)?;
+        for pos in 0..at.count() {
+            let EntryView { offset, identity, entry } = K::look(at, pos);
             if let Some(identity) = identity
                 && !fallible::insert(&mut idents, identity, CHECK)?
             {
@@ -631,7 +626,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let page = self.medium().page(no)?;
         for _ in 0..TRIES {
             let version = self.read_version(page)?;
-            let Some(shape) = K::shape(page) else {
+            let Some(node) = K::node(page) else {
                 if page.latch().validate(version) {
                     return Ok(false);
                 }
@@ -642,8 +637,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 continue;
             }
             let low = low?.unwrap_or_else(K::lowest);
-            let found = self.descend::<false>(Seek::At(low.borrow()), shape.level)?;
-            if found.is_some_and(|found| found.page.no() == no) {
+            let found = self.descend::<false>(Seek::At(low.borrow()), node.level())?;
+            if found.is_some_and(|found| found.node.page().no() == no) {
                 return Ok(true);
             }
             // It was as it was read all the while, so the search would have come to it.

@@ -21,7 +21,7 @@ use everleaf_pool::{CATALOG_ANCHOR, Leaks, Pool, kind};
 
 use crate::blink::Blink;
 use crate::check::{TreeReport, leaks};
-use crate::node::{Kind, OwnedKeyOf, damaged, sibling};
+use crate::node::{Kind, NodeAt, OwnedKeyOf, Shape, damaged, sibling};
 
 /// What an eager walk met and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -128,7 +128,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     fn first_child(&self, no: PageNo) -> Result<PageNo> {
         let page = self.medium().page(no)?;
-        K::child(self.pool(), K::entry(page, K::view(page), 0))
+        let node = K::node(page).ok_or_else(|| damaged(page, "is no node"))?;
+        K::child(self.pool(), node.entry(0))
     }
 }
 
@@ -159,7 +160,7 @@ impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
     fn level_of(&self, no: PageNo) -> Result<u8> {
         let page = self.tree.medium().page(no)?;
         self.tree.read_version(page)?;
-        K::shape(page).map(|s| s.level).ok_or_else(|| damaged(page, "the root is no node"))
+        K::node(page).map(|at| at.level()).ok_or_else(|| damaged(page, "the root is no node"))
     }
 
     /// Passes along a level until its parents, which begin at `above`, have all entries.
@@ -242,39 +243,39 @@ impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
         if self.owners.get(no as usize) != Some(&kind::NODE) {
             return Err(damaged(page, "is reached, but the map does not call it a node"));
         }
-        let Some(shape) = K::shape(page).filter(|s| s.level == level) else {
+        let Some(node) = NodeAt::<K>::of(page, level) else {
             return Err(damaged(page, format!("is no node of level {level}")));
         };
-        if let Some((_, what)) = K::flaw(page, shape) {
+        if let Some((_, what)) = K::flaw(page, node.shape()) {
             return Err(damaged(page, what));
         }
-        let count = K::count(K::view(page));
-        if level > 0 && count == 0 {
-            return Err(damaged(page, format!("holds {count} entries")));
+        if level > 0 && node.count() == 0 {
+            return Err(damaged(page, "holds 0 entries"));
         }
         Ok(page)
     }
 
     /// The entry that is to be met next; `None` behind the last.
-    fn entry(&self, entries: &mut Entries<'t>) -> Result<Option<K::Entry<'t>>> {
-        let mut view = K::view(entries.page);
-        while entries.at >= K::count(view) {
-            let Some(next) = sibling(entries.page) else { return Ok(None) };
+    fn entry(&self, entries: &mut Entries<'t>) -> Result<Option<(Shape, K::Entry<'t>)>> {
+        loop {
+            let page = entries.page;
+            let node = K::node(page).ok_or_else(|| damaged(page, "is no node"))?;
+            if entries.at < node.count() {
+                return Ok(Some((node.shape(), node.entry(entries.at))));
+            }
+            let Some(next) = sibling(page) else { return Ok(None) };
             *entries = Entries { page: self.tree.medium().page(next)?, at: 0 };
-            view = K::view(entries.page);
         }
-        Ok(Some(K::entry(entries.page, view, entries.at)))
     }
 
     /// Whether the next entry names a node; if it does, it is behind us.
     fn meet(&self, entries: &mut Entries<'t>, page: Page<'t>, low: &OwnedKeyOf<K>) -> Result<bool> {
-        let Some(entry) = self.entry(entries)? else { return Ok(false) };
+        let Some((shape, entry)) = self.entry(entries)? else { return Ok(false) };
         let pool = self.tree.pool();
         if K::child(pool, entry)? == page.no() {
             entries.at += 1;
             return Ok(true);
         }
-        let shape = K::shape(entries.page).ok_or_else(|| damaged(entries.page, "is no node"))?;
         if K::key(pool, shape, entry)? <= *low {
             return Err(damaged(page, "its parent's entry leads to another page"));
         }

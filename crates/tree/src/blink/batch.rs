@@ -19,7 +19,7 @@ use everleaf_pool::{Stop, retry};
 use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::{Blink, FoundNode, Latched, Seek};
 use crate::blink::write::{Condition, Look, Old, Unwanted};
-use crate::node::{InputOf, KeyOf, Kind, NodeRoom, PutPoint, Rank, Shape, ValueOf, sibling};
+use crate::node::{InputOf, KeyOf, Kind, NodeAt, NodeRoom, PutPoint, Rank, ValueOf, sibling};
 
 /// Changes of one step at most. The end of an epoch, and readers of the leaf, wait for them.
 const RUN_MAX: usize = 128;
@@ -101,15 +101,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// changes before, and becomes that of this one.
     fn touch_leaf<'s>(
         &'s self,
-        parent: &mut Option<FoundNode<'s>>,
+        parent: &mut Option<FoundNode<'s, K>>,
         changes: &[ChangeOf<'_, K>],
         places: &mut [Option<KeyPlace>],
     ) -> Result<usize> {
         let Some(first) = changes.first() else { return Ok(0) };
         let (count, lag) = retry(|| {
             let (spot, held) = self.latch_next(parent, first.key)?;
-            let count =
-                self.touch_latched(spot.page, spot.shape, &held, (changes, &mut *places))?;
+            let count = self.touch_latched(&spot.node, &held, (changes, &mut *places))?;
             held.unlock_unchanged();
             Ok((count, spot.lag))
         })?;
@@ -121,10 +120,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// The leaf for a key, latched; that of a smaller key was under `parent`.
     fn latch_next<'s>(
         &'s self,
-        parent: &mut Option<FoundNode<'s>>,
+        parent: &mut Option<FoundNode<'s, K>>,
         key: &KeyOf<K>,
-    ) -> Result<Latched<'s>, Stop> {
-        let under = |parent: &Option<FoundNode<'s>>| self.latch_under(parent.as_ref()?, key);
+    ) -> Result<Latched<'s, K>, Stop> {
+        let under = |parent: &Option<FoundNode<'s, K>>| self.latch_under(parent.as_ref()?, key);
         if let Some(leaf) = under(parent) {
             return Ok(leaf);
         }
@@ -137,12 +136,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// The leaf for a key, if a node above the leaves, which has held a smaller key, says where it is; `None` also if
     /// anything has changed, or is damaged: a search from the root finds it, or the damage.
-    fn latch_under<'s>(&'s self, parent: &FoundNode<'s>, key: &KeyOf<K>) -> Option<Latched<'s>> {
-        let (seek, latch) = (Seek::At(key), parent.page.latch());
-        if self.is_left_of(parent.page, parent.shape, seek).ok()? {
+    fn latch_under<'s>(
+        &'s self,
+        parent: &FoundNode<'s, K>,
+        key: &KeyOf<K>,
+    ) -> Option<Latched<'s, K>> {
+        let (seek, latch) = (Seek::At(key), parent.node.page().latch());
+        if self.is_left_of(&parent.node, seek).ok()? {
             return None;
         }
-        let child = self.child_of(parent.page, parent.shape, seek).ok()?;
+        let child = self.child_of(&parent.node, seek).ok()?;
         if !latch.validate(parent.version) {
             return None;
         }
@@ -155,39 +158,37 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if !latch.validate(parent.version) {
             return None;
         }
-        let shape = Self::node(page, 0)?;
-        if self.is_left_of(page, shape, seek).ok()? {
+        let node = NodeAt::of(page, 0)?;
+        if self.is_left_of(&node, seek).ok()? {
             return None;
         }
         let held = page.latch().upgrade(version)?;
-        Some((FoundNode { page, version, shape, lag: None }, held))
+        Some((FoundNode { node, version, lag: None }, held))
     }
 
     fn touch_latched(
         &self,
-        page: Page<'_>,
-        shape: Shape,
+        leaf: &NodeAt<'_, K>,
         held: &LatchGuard<'_>,
         (changes, places): (&[ChangeOf<'_, K>], &mut [Option<KeyPlace>]),
     ) -> Result<usize, Stop> {
-        let view = K::view(page);
-        let (count, mut is_behind_all) = (K::count(view), false);
+        let (count, mut is_behind_all) = (leaf.count(), false);
         for (i, (change, place)) in changes.iter().zip(&mut *places).enumerate() {
-            if i > 0 && self.is_left_of(page, shape, Seek::At(change.key))? {
+            if i > 0 && self.is_left_of(leaf, Seek::At(change.key))? {
                 return Ok(i);
             }
             let rank = match is_behind_all {
                 true => Rank { le: count, exact: false },
-                false => K::rank(&self.pool, page, shape, view, change.key)?,
+                false => K::rank(&self.pool, leaf, change.key)?,
             };
             is_behind_all = rank.le == count;
             if rank.exact {
-                let entry = K::entry(page, view, rank.le - 1);
-                if K::record(shape, entry).is_some() {
+                let entry = leaf.entry(rank.le - 1);
+                if K::record(leaf.shape(), entry).is_some() {
                     K::release(&mut self.pool.step(), entry)?;
                 }
             }
-            *place = Some(KeyPlace { leaf: page.no(), version: held.before(), rank });
+            *place = Some(KeyPlace { leaf: leaf.page().no(), version: held.before(), rank });
         }
         Ok(changes.len().min(places.len()))
     }
@@ -297,9 +298,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let (mut op, mut done, mut more) = (None, 0, 0_isize);
         let mut has_removed = false;
         for (place, BatchChange { key, value }) in run {
-            let Some(shape) = K::shape(page) else { break };
-            let (view, rank) = (K::view(page), place.moved(more));
-            let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
+            let Some(node) = K::node(page) else { break };
+            let rank = place.moved(more);
+            let found = rank.exact.then(|| node.entry(rank.le - 1));
             if value.is_none() && found.is_none() {
                 done += 1;
                 continue;
@@ -310,11 +311,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 // It comes again, alone.
                 Ok(_) | Err(_) => break,
             }
-            let at = PutPoint { page, shape, view, rank, found };
+            let at = PutPoint { node, rank, found };
             let mut ready = K::Ready::default();
             let fits = match value {
                 Some(value) => K::ready_in_leaf(&mut ready, &at, (key, value)),
-                None => found.is_some_and(|entry| K::record(shape, entry).is_none()),
+                None => found.is_some_and(|entry| K::record(node.shape(), entry).is_none()),
             };
             if !fits {
                 break;
@@ -325,12 +326,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             };
             match value {
                 Some(value) => K::put_alone(m, op, &at, (key, value), &mut ready),
-                None => K::remove(m, op, page, shape, rank.le - 1),
+                None => K::remove(m, op, page, node.shape(), rank.le - 1),
             }
             (done, has_removed) = (done + 1, has_removed | value.is_none());
             more += isize::from(value.is_some()) - isize::from(rank.exact);
         }
-        let is_sparse = has_removed && K::is_sparse(page, K::view(page));
+        let is_sparse = has_removed && K::node(page).is_some_and(|leaf| K::is_sparse(&leaf));
         match op {
             None => held.unlock_unchanged(),
             Some(mut op) => {
@@ -366,16 +367,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut stages = Vec::new();
         for level in 0.. {
             let Some(spot) = self.descend::<false>(Seek::At(key), level)? else { break };
-            let (page, view) = (spot.page, K::reader_view(spot.page));
-            let room = K::stage::<M>(page, spot.shape, view, key, value_bytes);
-            let mut stage = Stage { page: page.no(), room, longest: 0 };
+            let node = spot.node;
+            let room = K::stage::<M>(&node, key, value_bytes);
+            let mut stage = Stage { page: node.page().no(), room, longest: 0 };
             if room.load.saturating_add(adds.saturating_mul(room.entry)) > room.room {
-                for pos in 0..K::count(view) {
-                    let key = K::key(&self.pool, spot.shape, K::entry(page, view, pos))?;
+                for pos in 0..node.count() {
+                    let key = K::key(&self.pool, node.shape(), node.entry(pos))?;
                     stage.longest = stage.longest.max(K::key_weight(&key));
                 }
-                if sibling(page).is_some() {
-                    let high = K::high(&self.pool, page)?;
+                if sibling(node.page()).is_some() {
+                    let high = K::high(&self.pool, node.page())?;
                     stage.longest = stage.longest.max(K::key_weight(&high));
                 }
             }

@@ -403,13 +403,13 @@ impl Cursor {
         at: &NodeAt<'_, K>,
         pos: usize,
     ) -> Result<bool> {
-        let entry = K::entry(at.page, at.view, pos);
+        let entry = at.entry(pos);
         if self.keys_only {
-            K::key_into(&tree.pool, at.shape, entry, &mut self.next_key)?;
+            K::key_into(&tree.pool, at.shape(), entry, &mut self.next_key)?;
             return Ok(false);
         }
         self.has_value = false;
-        K::pair_into(&tree.pool, at.shape, entry, &mut self.next_key, &mut self.value)
+        K::pair_into(&tree.pool, at.shape(), entry, &mut self.next_key, &mut self.value)
     }
 
     /// The entry was validated: the cursor is there.

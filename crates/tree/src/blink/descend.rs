@@ -166,24 +166,16 @@ const HOPS: u32 = 1 << 10;
 pub(crate) type Lag = (PageNo, Version);
 
 /// A node that a search has come to.
-pub(crate) struct FoundNode<'m> {
-    pub page: Page<'m>,
+pub(crate) struct FoundNode<'m, K: Kind> {
+    /// As it was in that version.
+    pub node: NodeAt<'m, K>,
     pub version: Version,
-    pub shape: Shape,
     /// The last node that the search left by its sibling link: its parent may lack an entry.
     pub lag: Option<Lag>,
 }
 
 /// A node and its latch.
-pub(super) type Latched<'m> = (FoundNode<'m>, LatchGuard<'m>);
-
-impl<'m> FoundNode<'m> {
-    /// The node as a reader has it.
-    #[inline(always)]
-    pub fn at<K: Kind>(&self) -> NodeAt<'m, K> {
-        NodeAt { page: self.page, shape: self.shape, view: K::reader_view(self.page) }
-    }
-}
+pub(super) type Latched<'m, K> = (FoundNode<'m, K>, LatchGuard<'m>);
 
 /// Where a search goes from a node.
 pub(super) enum Onward {
@@ -203,7 +195,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &self,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
-    ) -> Result<Option<FoundNode<'_>>> {
+    ) -> Result<Option<FoundNode<'_, K>>> {
         let mut turns = Retries::default();
         loop {
             if let Some(found) = self.try_descend::<RACE>(seek, level)? {
@@ -229,7 +221,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &self,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
-    ) -> Attempt<Option<FoundNode<'_>>> {
+    ) -> Attempt<Option<FoundNode<'_, K>>> {
         let m = self.medium();
         let root = self.root();
         let mut page = m.page(root)?;
@@ -240,18 +232,19 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let (mut lag, mut hops) = (None, 0_u32);
         let mut expected = None;
         loop {
-            let Some(shape) =
-                K::shape(page).filter(|s| expected.is_none_or(|level| level == s.level))
+            let Some(node) =
+                K::node(page).filter(|at| expected.is_none_or(|level| level == at.level()))
             else {
                 return self.damage(page, version, "is not the node that its parent names");
             };
-            if shape.level < level {
+            let own_level = node.level();
+            if own_level < level {
                 return Ok(page.latch().validate(version).then_some(None));
             }
             if RACE && !self.reaches(page, seek) {
                 return Ok(None);
             }
-            let to_right = match self.is_left_of(page, shape, seek) {
+            let to_right = match self.is_left_of(&node, seek) {
                 Ok(answer) => answer,
                 Err(e) => return self.unless_changed(page, version, || e),
             };
@@ -261,16 +254,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                     return self.damage(page, version, "siblings form a cycle");
                 }
                 lag = Some((page.no(), version));
-                expected = Some(shape.level);
+                expected = Some(own_level);
                 // A merge that a reader runs beside may have taken it away meanwhile.
                 let Some(right) = sibling(page) else { return Ok(None) };
                 right
-            } else if shape.level == level {
-                let spot = FoundNode { page, version, shape, lag };
+            } else if own_level == level {
+                let spot = FoundNode { node, version, lag };
                 return Ok(page.latch().validate(version).then_some(Some(spot)));
             } else {
-                expected = Some(shape.level - 1);
-                match self.child_for::<RACE>(page, shape, version, seek) {
+                expected = Some(own_level - 1);
+                match self.child_for::<RACE>(&node, version, seek) {
                     Ok(child) => child,
                     Err(e) => return self.unless_changed(page, version, || e),
                 }
@@ -344,23 +337,23 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     #[cold]
     fn child_beside_writer(
         &self,
-        page: Page<'_>,
-        shape: Shape,
+        node: &NodeAt<'_, K>,
         version: Version,
         seek: Seek<'_, KeyOf<K>>,
     ) -> Result<PageNo> {
-        let node = Racing::new(page, shape, version.is_leftward());
-        if !Self::covers(node.limits, seek) {
+        let page = node.page();
+        let racing = Racing::new(page, node.shape(), version.is_leftward());
+        if !Self::covers(racing.limits, seek) {
             return Err(damaged(page, "its bounds have moved"));
         }
-        let at_or_below = |bound: u64| node.last_below(|key| key <= bound);
+        let at_or_below = |bound: u64| racing.last_below(|key| key <= bound);
         let slot = match seek {
-            Seek::Min => at_or_below(node.limits.low),
+            Seek::Min => at_or_below(racing.limits.low),
             Seek::Max => at_or_below(u64::MAX),
             Seek::At(key) => K::order(key).and_then(at_or_below),
             // Below the lowest key there is nothing; the first leaf says so.
             Seek::Below(key) => K::order(key)
-                .and_then(|bound| at_or_below(bound.saturating_sub(1).max(node.limits.low))),
+                .and_then(|bound| at_or_below(bound.saturating_sub(1).max(racing.limits.low))),
         };
         let Some(slot) = slot else {
             return Err(damaged(page, "has no child for a key within its bounds"));
@@ -384,74 +377,69 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     #[inline(always)]
     pub(super) fn is_left_of(
         &self,
-        page: Page<'_>,
-        shape: Shape,
+        node: &NodeAt<'_, K>,
         seek: Seek<'_, KeyOf<K>>,
     ) -> Result<bool> {
-        if sibling(page).is_none() {
+        if sibling(node.page()).is_none() {
             return Ok(false);
         }
         Ok(match seek {
             Seek::Min => false,
             Seek::Max => true,
-            Seek::At(key) => K::cmp_high(&self.pool, page, shape, key)? != Order::Less,
-            Seek::Below(key) => K::cmp_high(&self.pool, page, shape, key)? == Order::Greater,
+            Seek::At(key) => K::cmp_high(&self.pool, node, key)? != Order::Less,
+            Seek::Below(key) => K::cmp_high(&self.pool, node, key)? == Order::Greater,
         })
     }
 
     /// Where a search for a node of `level` goes from a node that stands still; `None`: this is the one.
     pub(super) fn onwards(
         &self,
-        page: Page<'_>,
-        shape: Shape,
+        node: &NodeAt<'_, K>,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
     ) -> Result<Option<Onward>> {
-        if self.is_left_of(page, shape, seek)? {
-            return Ok(sibling(page).map(Onward::Right));
+        if self.is_left_of(node, seek)? {
+            return Ok(sibling(node.page()).map(Onward::Right));
         }
-        if shape.level == level {
+        if node.level() == level {
             return Ok(None);
         }
-        self.child_of(page, shape, seek).map(|child| Some(Onward::Down(child)))
+        self.child_of(node, seek).map(|child| Some(Onward::Down(child)))
     }
 
     /// The child of an inner node that covers what is sought.
     #[inline(always)]
     fn child_for<const RACE: bool>(
         &self,
-        page: Page<'_>,
-        shape: Shape,
+        node: &NodeAt<'_, K>,
         version: Version,
         seek: Seek<'_, KeyOf<K>>,
     ) -> Result<PageNo> {
         if RACE && version.is_racing() {
-            return self.child_beside_writer(page, shape, version, seek);
+            return self.child_beside_writer(node, version, seek);
         }
-        self.child_of(page, shape, seek)
+        self.child_of(node, seek)
     }
 
     /// As [`child_for`](Self::child_for), of a node that nobody is changing.
     #[inline(always)]
     pub(super) fn child_of(
         &self,
-        page: Page<'_>,
-        shape: Shape,
+        node: &NodeAt<'_, K>,
         seek: Seek<'_, KeyOf<K>>,
     ) -> Result<PageNo> {
-        let view = K::view(page);
-        let count = K::count(view);
+        let count = node.count();
         let index = match seek {
             Seek::Min => 1,
             Seek::Max => count,
-            Seek::At(key) => K::rank(&self.pool, page, shape, view, key)?.le,
+            Seek::At(key) => K::rank(&self.pool, node, key)?.le,
             // Below the lowest key there is nothing; the first leaf says so.
-            Seek::Below(key) => K::rank(&self.pool, page, shape, view, key)?.lt().max(1),
+            Seek::Below(key) => K::rank(&self.pool, node, key)?.lt().max(1),
         };
         if index == 0 || index > count {
-            return Err(damaged(page, "has no child for a key within its bounds"));
+            return Err(damaged(node.page(), "has no child for a key within its bounds"));
         }
-        K::child(&self.pool, K::entry(page, view, index - 1))
+        K::child(&self.pool, node.entry(index - 1))
     }
 
     /// The node of `level` that covers what is sought, latched.
@@ -460,14 +448,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &self,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
-    ) -> Result<Option<(FoundNode<'_>, LatchGuard<'_>)>> {
+    ) -> Result<Option<Latched<'_, K>>> {
         if self.reading.is_crabbing() {
             return self.walk(seek, level);
         }
         let mut turns = Retries::default();
         loop {
             let Some(spot) = self.descend::<false>(seek, level)? else { return Ok(None) };
-            if let Some(held) = spot.page.latch().upgrade(spot.version) {
+            if let Some(held) = spot.node.page().latch().upgrade(spot.version) {
                 return Ok(Some((spot, held)));
             }
             turns.again("latching a node")?;
@@ -476,11 +464,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// The node of `level` for a key, latched.
     #[inline]
-    pub(crate) fn latch_for(
-        &self,
-        key: &KeyOf<K>,
-        level: u8,
-    ) -> Result<Option<(FoundNode<'_>, LatchGuard<'_>)>> {
+    pub(crate) fn latch_for(&self, key: &KeyOf<K>, level: u8) -> Result<Option<Latched<'_, K>>> {
         self.latch_at(Seek::At(key), level)
     }
 }

@@ -18,7 +18,7 @@ use everleaf_pool::{Stop, kind, retry};
 
 use crate::blink::before::{Before, KeepBefore};
 use crate::blink::descend::Blink;
-use crate::node::{InputOf, KeyOf, Kind, Shape, ValueOf, sibling};
+use crate::node::{InputOf, KeyOf, Kind, NodeAt, ValueOf, sibling};
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Puts the first of some pairs, whose keys ascend, into the tree, if they fill a leaf at whose end they belong.
@@ -35,10 +35,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let Some((first, _)) = pairs.first().filter(|_| K::FILLS) else { return Ok(0) };
         self.pool().throttle(true)?;
         let Some((spot, held)) = self.latch_for(first, 0)? else { return Ok(0) };
-        let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
-        let rank = K::rank(&self.pool, page, shape, view, first)?;
-        let plan = match !rank.exact && rank.le == K::count(view) {
-            true => K::plan_fill(view, self.below_high(page, shape, pairs)?)?,
+        let (leaf, page) = (spot.node, spot.node.page());
+        let rank = K::rank(&self.pool, &leaf, first)?;
+        let plan = match !rank.exact && rank.le == leaf.count() {
+            true => K::plan_fill(&leaf, self.below_high(&leaf, pairs)?)?,
             false => None,
         };
         let Some(mut plan) = plan else {
@@ -68,17 +68,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// The first of the pairs, as far as they belong to a leaf to which the first one does.
     fn below_high<'a, 'p>(
         &self,
-        page: Page<'_>,
-        shape: Shape,
+        leaf: &NodeAt<'_, K>,
         pairs: &'a [(&'p KeyOf<K>, &'p InputOf<K>)],
     ) -> Result<&'a [(&'p KeyOf<K>, &'p InputOf<K>)]> {
-        if sibling(page).is_none() {
+        if sibling(leaf.page()).is_none() {
             return Ok(pairs);
         }
         let (mut low, mut high) = (1, pairs.len());
         while low < high {
             let middle = low.midpoint(high);
-            match K::cmp_high(&self.pool, page, shape, pairs[middle].0)? {
+            match K::cmp_high(&self.pool, leaf, pairs[middle].0)? {
                 Ordering::Less => low = middle + 1,
                 _ => high = middle,
             }

@@ -25,7 +25,7 @@ use everleaf_pool::{Stop, anchor, kind};
 
 use crate::blink::descend::{Blink, Seek};
 use crate::blink::log::MERGE_WORD;
-use crate::node::{KeyOf, Kind, OwnedKeyOf, Rank, Shape, Siblings, damaged, sibling};
+use crate::node::{KeyOf, Kind, NodeAt, OwnedKeyOf, Rank, Shape, Siblings, damaged, sibling};
 
 /// Announces a merge on media without a journal, as left | right << 32; 0 and 0 end it.
 fn announce<M: Medium>(m: &M, anchor: Page<'_>, left: PageNo, right: PageNo) {
@@ -86,7 +86,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ) -> Result<Option<OwnedKeyOf<K>>, Stop> {
         match self.latch_family(left, right, level)? {
             Neighbours::Family(family, separator) => {
-                let shape = K::shape(family.pages.left).expect("checked under its latch");
+                let left = K::node(family.pages.left).expect("checked under its latch");
+                let shape = left.shape();
                 if !K::fit::<M>(family.pages.left, family.pages.right, shape) {
                     return Ok(None);
                 }
@@ -119,7 +120,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         // They may have left memory meanwhile.
         let mut left_held = left.latch().lock();
         self.pool.ensure(left, &mut left_held)?;
-        if Self::node(left, level).is_none() || sibling(left).is_none() {
+        if NodeAt::<K>::of(left, level).is_none() || sibling(left).is_none() {
             return Ok(Neighbours::Other);
         }
         let separator = K::high(&self.pool, left)?;
@@ -128,22 +129,22 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         let mut right_held = right.latch().lock();
         self.pool.ensure(right, &mut right_held)?;
-        if Self::node(right, level).is_none() {
+        if NodeAt::<K>::of(right, level).is_none() {
             return Ok(Neighbours::Other);
         }
         let Some((spot, parent_held)) = self.latch_for(separator.borrow(), level + 1)? else {
             return Ok(Neighbours::Other);
         };
-        let (parent, view) = (spot.page, K::view(spot.page));
-        let Rank { le, exact } = K::rank(&self.pool, parent, spot.shape, view, separator.borrow())?;
-        let child = |i: usize| K::child(&self.pool, K::entry(parent, view, i));
+        let (above, parent) = (spot.node, spot.node.page());
+        let Rank { le, exact } = K::rank(&self.pool, &above, separator.borrow())?;
+        let child = |i: usize| K::child(&self.pool, above.entry(i));
         if !exact || le < 2 || child(le - 1)? != right.no() || child(le - 2)? != left.no() {
             return Ok(Neighbours::Other);
         }
         // The merged node's prefix holds for keys below its upper bound only: see `split`.
         if let (true, Some(next)) = (K::PREFIXED, sibling(right)) {
             let is_entered = match sibling(parent) {
-                _ if le < K::count(view) => child(le)? == next,
+                _ if le < above.count() => child(le)? == next,
                 Some(_) => K::high(&self.pool, parent)? == K::high(&self.pool, right)?,
                 None => false,
             };
@@ -152,7 +153,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             }
         }
         let pages = Siblings { left, right, parent, entry: le - 1 };
-        let parent_shape = spot.shape;
+        let parent_shape = above.shape();
         let family = Family { pages, parent_shape, parent_held, right_held, left_held };
         Ok(Neighbours::Family(family, separator))
     }
@@ -199,13 +200,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let m = self.medium();
         let root = m.page(self.root())?;
         let version = self.read_version(root)?;
-        let (Some(shape), view) = (K::shape(root), K::reader_view(root)) else {
-            return Ok(false);
-        };
-        if shape.level == 0 || K::count(view) != 1 || sibling(root).is_some() {
+        let Some(node) = K::node(root) else { return Ok(false) };
+        if node.level() == 0 || node.count() != 1 || sibling(root).is_some() {
             return Ok(false);
         }
-        let child = K::child(&self.pool, K::entry(root, view, 0));
+        let child = K::child(&self.pool, node.entry(0));
         if !root.latch().validate(version) {
             return Ok(false);
         }
@@ -217,7 +216,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if self.root() != root.no() || sibling(child).is_some() {
             return Ok(false);
         }
-        if K::shape(child).is_none_or(|only| only.level != shape.level - 1) {
+        if NodeAt::<K>::of(child, node.level() - 1).is_none() {
             return Err(damaged(child, "is not the node that its parent names").into());
         }
         let mut step = self.pool.step();
@@ -251,9 +250,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.read_version(left)?;
         self.read_version(right)?;
         let merged = sibling(left) != Some(right.no());
-        if let (true, Some(shape)) = (merged, K::shape(right)) {
+        if let (true, Some(node)) = (merged, K::node(right)) {
             let separator = K::low(&self.pool, right)?.unwrap_or_else(K::lowest);
-            self.remove_entry(separator.borrow(), right.no(), shape.level + 1)?;
+            self.remove_entry(separator.borrow(), right.no(), node.level() + 1)?;
         }
         {
             let (page, _held) = self.pool.latch(self.anchor())?;
@@ -266,11 +265,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn remove_entry(&self, separator: &KeyOf<K>, right: PageNo, level: u8) -> Result<()> {
         let m = self.medium();
         let Some((spot, _held)) = self.latch_for(separator, level)? else { return Ok(()) };
-        let (page, view) = (spot.page, K::view(spot.page));
-        let rank = K::rank(&self.pool, page, spot.shape, view, separator)?;
-        if rank.exact && K::child(&self.pool, K::entry(page, view, rank.le - 1))? == right {
+        let node = spot.node;
+        let rank = K::rank(&self.pool, &node, separator)?;
+        if rank.exact && K::child(&self.pool, node.entry(rank.le - 1))? == right {
             let mut op = m.enter()?;
-            K::remove(m, &mut op, page, spot.shape, rank.le - 1);
+            K::remove(m, &mut op, node.page(), node.shape(), rank.le - 1);
         }
         Ok(())
     }

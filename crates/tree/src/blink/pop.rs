@@ -20,7 +20,7 @@ use everleaf_pool::{Stop, retry};
 use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::{Blink, FoundNode, Lag, Latched, Seek};
 use crate::blink::write::{Condition, Look, Old, Wanted};
-use crate::node::{KeyOf, Kind, OwnedKeyOf, ValueOf, damaged, sibling};
+use crate::node::{KeyOf, Kind, NodeAt, OwnedKeyOf, ValueOf, damaged, sibling};
 
 /// An end of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +38,9 @@ const STRIPPED: usize = 256;
 const EMPTIES: &str = "the latches of empty leaves";
 
 /// The leaf nearest to the end that has a pair, and the empty ones from there to the end, all latched.
-struct Tip<'m> {
-    node: Latched<'m>,
-    empties: Vec<Latched<'m>>,
+struct Tip<'m, K: Kind> {
+    node: Latched<'m, K>,
+    empties: Vec<Latched<'m, K>>,
 }
 
 /// A pair that was taken out.
@@ -121,10 +121,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let Some(Tip { node: (leaf, held), empties }) = self.latch_tip(end)? else {
             return Ok(Attempt::Empty);
         };
-        let (page, shape, view) = (leaf.page, leaf.shape, K::view(leaf.page));
-        let pos = if end == End::First { 0 } else { K::count(view) - 1 };
-        let entry = K::entry(page, view, pos);
-        let key = K::key(&self.pool, shape, entry)?;
+        let node = leaf.node;
+        let pos = if end == End::First { 0 } else { node.count() - 1 };
+        let entry = node.entry(pos);
+        let key = K::key(&self.pool, node.shape(), entry)?;
         if old.find(&self.pool, key.borrow(), Some(entry))? != Look::Write {
             unlock_all(empties);
             held.unlock_unchanged();
@@ -133,9 +133,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut step = self.pool.step();
         K::release(&mut step, entry)?;
         let mut op = step.enter()?;
-        K::remove(m, &mut op, page, shape, pos);
+        K::remove(m, &mut op, node.page(), node.shape(), pos);
         m.count(&mut op, self.anchor(), -1);
-        let due = K::is_sparse(page, K::view(page));
+        let due = K::node(node.page()).is_some_and(|left| K::is_sparse(&left));
         step.publish_free(&mut op);
         drop(op);
         let passed = !empties.is_empty();
@@ -166,15 +166,15 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let Some(Tip { node: (leaf, held), empties }) = self.latch_tip(End::Last)? else {
             return Ok(None);
         };
-        let (page, shape, view) = (leaf.page, leaf.shape, K::view(leaf.page));
-        let count = K::count(view);
-        let key = K::key(&self.pool, shape, K::entry(page, view, count - 1))?;
+        let node = leaf.node;
+        let (count, page, shape) = (node.count(), node.page(), node.shape());
+        let key = K::key(&self.pool, shape, node.entry(count - 1))?;
         let mut step = self.pool.step();
         let mut some = 0;
         // Those that free nothing but their place go together, and one that frees something.
         while some < STRIPPED.min(count) && step.is_empty() {
             some += 1;
-            K::release(&mut step, K::entry(page, view, count - some))?;
+            K::release(&mut step, node.entry(count - some))?;
         }
         let mut op = step.enter_for(some)?;
         (1..=some).for_each(|n| K::remove(m, &mut op, page, shape, count - n));
@@ -189,7 +189,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// The leaf at one end that has a pair; `None` if there is none in the tree.
     #[inline(always)]
-    fn latch_tip(&self, end: End) -> Result<Option<Tip<'_>>, Stop> {
+    fn latch_tip(&self, end: End) -> Result<Option<Tip<'_, K>>, Stop> {
         let seek = if end == End::First { Seek::Min } else { Seek::Max };
         let Some(node) = self.latch_at(seek, 0)? else { return Err(Stop::Busy) };
         if has_pair::<K>(&node) {
@@ -198,7 +198,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         match end {
             End::First => self.latch_first(node),
             End::Last => {
-                let low = K::low(&self.pool, node.0.page)?;
+                let low = K::low(&self.pool, node.0.node.page())?;
                 node.1.unlock_unchanged();
                 self.latch_last(low)
             }
@@ -207,7 +207,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// The first leaf that has a pair, when `first`, the first leaf, has none.
     #[cold]
-    fn latch_first<'s>(&'s self, first: Latched<'s>) -> Result<Option<Tip<'s>>, Stop> {
+    fn latch_first<'s>(&'s self, first: Latched<'s, K>) -> Result<Option<Tip<'s, K>>, Stop> {
         let mut empties = fallible::list(1, EMPTIES)?;
         empties.push(first);
         while let Some(node) = self.latch_right(&empties)? {
@@ -223,16 +223,15 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// The last leaf that has a pair, when the last leaf, which begins at `low`, has none. Latches go from
     /// left to right, so each leaf further to the left is a new beginning.
     #[cold]
-    fn latch_last(&self, mut low: Option<OwnedKeyOf<K>>) -> Result<Option<Tip<'_>>, Stop> {
+    fn latch_last(&self, mut low: Option<OwnedKeyOf<K>>) -> Result<Option<Tip<'_, K>>, Stop> {
         while let Some(bound) = low {
             let found = self.latch_at(Seek::Below(bound.borrow()), 0)?;
             let Some(node) = found else { return Err(Stop::Busy) };
             let is_tip = has_pair::<K>(&node);
-            low = if is_tip { None } else { K::low(&self.pool, node.0.page)? };
+            low = if is_tip { None } else { K::low(&self.pool, node.0.node.page())? };
             if low.as_ref().is_some_and(|low| *low >= bound) {
-                return Err(
-                    damaged(node.0.page, "is not to the left of where it was looked for").into()
-                );
+                let page = node.0.node.page();
+                return Err(damaged(page, "is not to the left of where it was looked for").into());
             }
             let mut latched = fallible::list(1, EMPTIES)?;
             latched.push(node);
@@ -256,21 +255,22 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// The right sibling of the last of these leaves, latched.
-    fn latch_right(&self, latched: &[Latched<'_>]) -> Result<Option<Latched<'_>>> {
+    fn latch_right(&self, latched: &[Latched<'_, K>]) -> Result<Option<Latched<'_, K>>> {
         let Some((last, _)) = latched.last() else { return Ok(None) };
-        debug_assert!(last.page.latch().is_held(), "its sibling could change");
-        let Some(right) = sibling(last.page) else { return Ok(None) };
-        if latched.iter().any(|(node, _)| node.page.no() == right) {
-            return Err(damaged(last.page, "siblings form a cycle"));
+        let last = last.node.page();
+        debug_assert!(last.latch().is_held(), "its sibling could change");
+        let Some(right) = sibling(last) else { return Ok(None) };
+        if latched.iter().any(|(leaf, _)| leaf.node.page().no() == right) {
+            return Err(damaged(last, "siblings form a cycle"));
         }
         let page = self.medium().page(right)?;
         let mut held = page.latch().lock();
         self.pool.ensure(page, &mut held)?;
-        let Some(shape) = Self::node(page, 0) else {
-            return Err(damaged(last.page, "its sibling is no leaf"));
+        let Some(node) = NodeAt::of(page, 0) else {
+            return Err(damaged(last, "its sibling is no leaf"));
         };
         let version = held.before();
-        Ok(Some((FoundNode { page, version, shape, lag: None }, held)))
+        Ok(Some((FoundNode { node, version, lag: None }, held)))
     }
 
     /// Merges an empty leaf at an end of the tree away.
@@ -280,7 +280,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             End::First => None,
             End::Last => {
                 let Some((leaf, held)) = self.latch_at(Seek::Max, 0)? else { return Ok(()) };
-                let low = K::low(&self.pool, leaf.page);
+                let low = K::low(&self.pool, leaf.node.page());
                 held.unlock_unchanged();
                 low?
             }
@@ -289,12 +289,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 }
 
-fn has_pair<K: Kind>((leaf, _): &Latched<'_>) -> bool {
-    K::count(K::view(leaf.page)) > 0
+fn has_pair<K: Kind>((leaf, _): &Latched<'_, K>) -> bool {
+    leaf.node.count() > 0
 }
 
 /// Unlocks leaves that have not changed.
-fn unlock_all(leaves: Vec<Latched<'_>>) {
+fn unlock_all<K: Kind>(leaves: Vec<Latched<'_, K>>) {
     leaves.into_iter().for_each(|(_, held)| held.unlock_unchanged());
 }
 

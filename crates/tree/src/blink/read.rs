@@ -68,7 +68,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         mut settled: impl FnMut(&NodeAt<'_, K>) -> Result<T>,
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.read_spot(seek, |spot| settled(&spot.at::<K>()), racing)
+        self.read_spot(seek, |spot| settled(&spot.node), racing)
     }
 
     /// As [`read_leaf`](Self::read_leaf), for who remembers the leaf and its version.
@@ -76,7 +76,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub(super) fn read_spot<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        mut settled: impl FnMut(&FoundNode<'_>) -> Result<T>,
+        mut settled: impl FnMut(&FoundNode<'_, K>) -> Result<T>,
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
         let (mut turns, mut failed) = (Retries::default(), 0);
@@ -90,13 +90,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             };
             if let Some(Some(spot)) = found {
                 let answer = if spot.version.is_racing() {
-                    let leaf = Racing::new(spot.page, spot.shape, spot.version.is_leftward());
+                    let node = spot.node;
+                    let leaf = Racing::new(node.page(), node.shape(), spot.version.is_leftward());
                     Self::covers(leaf.limits, seek).then(|| racing(leaf))
                 } else {
                     Some(settled(&spot))
                 };
                 if let Some(answer) = answer
-                    && spot.page.latch().validate(spot.version)
+                    && spot.node.page().latch().validate(spot.version)
                 {
                     return answer;
                 }
@@ -115,7 +116,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn read_undisturbed<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        mut settled: impl FnMut(&FoundNode<'_>) -> Result<T>,
+        mut settled: impl FnMut(&FoundNode<'_, K>) -> Result<T>,
     ) -> Result<T> {
         let _no_merge = self.lock_merges();
         let Some((spot, held)) = self.walk(seek, 0)? else { unreachable!("every tree has leaves") };
@@ -128,7 +129,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn read_latched<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        mut settled: impl FnMut(&FoundNode<'_>) -> Result<T>,
+        mut settled: impl FnMut(&FoundNode<'_, K>) -> Result<T>,
     ) -> Result<T> {
         let Some((spot, held)) = self.latch_at(seek, 0)? else {
             unreachable!("every tree has leaves")
@@ -157,8 +158,8 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         let found = self.read_leaf(
             Seek::At(key),
             |at| {
-                let found = |entry| K::value_into(&self.pool, at.shape, entry, value);
-                K::find(&self.pool, at.page, at.shape, at.view, key, found)
+                let found = |entry| K::value_into(&self.pool, at.shape(), entry, value);
+                K::find(&self.pool, at, key, found)
             },
             |_| Ok(None),
         )?;
@@ -182,8 +183,8 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         let found = self.read_leaf(
             Seek::At(key),
             |at| {
-                let part = |entry| K::part_into(&self.pool, at.shape, entry, offset, buf);
-                K::find(&self.pool, at.page, at.shape, at.view, key, part)
+                let part = |entry| K::part_into(&self.pool, at.shape(), entry, offset, buf);
+                K::find(&self.pool, at, key, part)
             },
             |_| Ok(None),
         )?;
@@ -202,8 +203,8 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         self.read_leaf(
             Seek::At(key),
             |at| {
-                let bytes = |entry| K::value_bytes(&self.pool, at.shape, entry);
-                K::find(&self.pool, at.page, at.shape, at.view, key, bytes)
+                let bytes = |entry| K::value_bytes(&self.pool, at.shape(), entry);
+                K::find(&self.pool, at, key, bytes)
             },
             |_| Ok(None),
         )

@@ -17,7 +17,7 @@ use everleaf_pool::Stop;
 
 use crate::blink::descend::{Blink, Seek};
 use crate::blink::merge::{Family, Neighbours};
-use crate::node::{Asking, KeyOf, Kind, PutPoint, Rank};
+use crate::node::{Asking, KeyOf, Kind, NodeAt, PutPoint, Rank};
 
 /// What an attempt to even out two leaves came to.
 enum Evened {
@@ -42,26 +42,26 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     #[cold]
     pub(super) fn make_room(
         &self,
-        page: Page<'_>,
+        leaf: &NodeAt<'_, K>,
         held: LatchGuard<'_>,
         key: &KeyOf<K>,
         asking: Asking,
         wants: impl Fn(&PutPoint<'_, K>) -> Option<Asking>,
     ) -> Result<()> {
-        if !K::EVENS || K::is_run(page, K::view(page), asking) || self.pool.is_counted() {
-            return self.split(page, held, self.within(page, asking));
+        if !K::EVENS || K::is_run(leaf, asking) || self.pool.is_counted() {
+            return self.split(leaf, held, self.within(leaf, asking));
         }
         let version = held.before();
         held.unlock_unchanged();
-        if self.even_out(page, version, key, asking)? {
+        if self.even_out(leaf.page(), version, key, asking)? {
             return Ok(());
         }
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Ok(()) };
-        let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
-        let rank = K::rank(&self.pool, page, shape, view, key)?;
-        let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
-        match wants(&PutPoint { page, shape, view, rank, found }) {
-            Some(asking) => self.split(page, held, asking),
+        let node = spot.node;
+        let rank = K::rank(&self.pool, &node, key)?;
+        let found = rank.exact.then(|| node.entry(rank.le - 1));
+        match wants(&PutPoint { node, rank, found }) {
+            Some(asking) => self.split(&node, held, asking),
             None => {
                 held.unlock_unchanged();
                 Ok(())
@@ -71,11 +71,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// Who asks for room at the end of a leaf, as if it were before the last entry, if the room that there
     /// is was counted for halves: what is filled at its end would be left full.
-    fn within(&self, page: Page<'_>, asking: Asking) -> Asking {
+    fn within(&self, leaf: &NodeAt<'_, K>, asking: Asking) -> Asking {
         if !K::EVENS || !self.pool.is_counted() {
             return asking;
         }
-        let le = asking.rank.le.min(K::count(K::view(page)).saturating_sub(1));
+        let le = asking.rank.le.min(leaf.count().saturating_sub(1));
         Asking { rank: Rank { le, ..asking.rank }, ..asking }
     }
 
@@ -92,7 +92,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let load = |no: PageNo| -> Result<Option<usize>> {
             let page = self.medium().page(no)?;
             self.read_version(page)?;
-            Ok(K::may_take(page).then(|| K::load(page, K::reader_view(page))))
+            Ok(K::node(page).filter(|_| K::may_take(page)).map(|node| K::load(&node)))
         };
         let loads = [left, right].map(|no| no.map(load).transpose());
         let [of_left, of_right] = loads;
@@ -118,18 +118,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// The neighbours of a leaf, as its parent says; `None` if the parent does not know the leaf.
     fn beside(&self, leaf: Page<'_>, key: &KeyOf<K>) -> Result<Option<Beside>> {
         let Some(parent) = self.descend::<false>(Seek::At(key), 1)? else { return Ok(None) };
-        let (page, view) = (parent.page, K::reader_view(parent.page));
-        let rank = K::rank(&self.pool, page, parent.shape, view, key);
-        let child = |pos: usize| K::child(&self.pool, K::entry(page, view, pos));
+        let node = parent.node;
+        let rank = K::rank(&self.pool, &node, key);
+        let child = |pos: usize| K::child(&self.pool, node.entry(pos));
         let found = rank.and_then(|rank| {
-            if rank.le == 0 || rank.le > K::count(view) || child(rank.le - 1)? != leaf.no() {
+            if rank.le == 0 || rank.le > node.count() || child(rank.le - 1)? != leaf.no() {
                 return Ok(None);
             }
             let left = if rank.le > 1 { Some(child(rank.le - 2)?) } else { None };
-            let right = if rank.le < K::count(view) { Some(child(rank.le)?) } else { None };
+            let right = if rank.le < node.count() { Some(child(rank.le)?) } else { None };
             Ok(Some(Beside { left, right }))
         });
-        if page.latch().validate(parent.version) { found } else { Ok(None) }
+        if node.page().latch().validate(parent.version) { found } else { Ok(None) }
     }
 
     fn try_even(

@@ -264,14 +264,14 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         at: &NodeAt<'_, K>,
         wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
-        let right = sibling(at.page);
+        let right = sibling(at.page());
         // The scan goes on there: its lines come while this leaf is read.
         if let (true, Some(Ok(next))) =
-            (wish.limit > K::count(at.view), right.map(|no| self.pool.page(no)))
+            (wish.limit > at.count(), right.map(|no| self.pool.page(no)))
         {
             K::prefetch_whole(next);
         }
-        let high = right.map(|_| K::high(&self.pool, at.page)).transpose()?;
+        let high = right.map(|_| K::high(&self.pool, at.page())).transpose()?;
         // As a whole: the end of the scan need not begin as the keys of this leaf do.
         let ends = match (&high, wish.high) {
             (None, _) => true,
@@ -280,7 +280,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             (Some(high), Bound::Excluded(key)) => key <= high.borrow(),
         };
         let first = self.low_end(at, wish.low)?;
-        let end = if ends { self.high_end(at, wish.high)? } else { K::count(at.view) };
+        let end = if ends { self.high_end(at, wish.high)? } else { at.count() };
         let mut found = self.gather(at, first..end, wish.limit)?;
         found.next = match found.last() {
             Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
@@ -296,7 +296,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         wish: &Wish<'_, KeyOf<K>>,
     ) -> Result<Gathered<'_, M, K>> {
         let end = self.high_end(at, wish.high)?;
-        let low = K::low(&self.pool, at.page)?;
+        let low = K::low(&self.pool, at.page())?;
         let ends = match (&low, wish.low) {
             (None, _) => true,
             (Some(_), Bound::Unbounded) => false,
@@ -332,7 +332,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if last && next {
             return Ok(found);
         }
-        Err(damaged(at.page, "its keys or its bounds lie where they cannot"))
+        Err(damaged(at.page(), "its keys or its bounds lie where they cannot"))
     }
 
     /// The greatest entry whose key is at most `key`. This takes one descent as a rule, and more if the
@@ -343,9 +343,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     #[inline]
     pub fn floor(&self, key: &KeyOf<K>) -> Result<Option<(OwnedKeyOf<K>, ValueOf<K>)>> {
         let settled = |at: &NodeAt<'_, K>| {
-            let le = K::rank(&self.pool, at.page, at.shape, at.view, key)?.le;
+            let le = K::rank(&self.pool, at, key)?.le;
             let Some(last) = le.checked_sub(1) else { return Ok(None) };
-            Ok(Some(K::pair(&self.pool, at.shape, K::entry(at.page, at.view, last))?))
+            Ok(Some(K::pair(&self.pool, at.shape(), at.entry(last))?))
         };
         match self.read_leaf(Seek::At(key), settled, |_| Ok(None))? {
             Some((key, value)) => Ok(Some((key, K::settled(value)?))),
@@ -372,13 +372,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
         };
-        match K::rank(&self.pool, at.page, at.shape, at.view, key) {
+        match K::rank(&self.pool, at, key) {
             Ok(rank) => Ok(if excluded { rank.le } else { rank.lt() }),
             // The key is like one that cannot be read: behind the last that is surely below.
             Err(error) => {
                 one_entry(error)?;
                 let below = |k: &KeyOf<K>| k < key || excluded && k == key;
-                Ok(self.readable(at, (0..K::count(at.view)).rev(), below)?.map_or(0, |pos| pos + 1))
+                Ok(self.readable(at, (0..at.count()).rev(), below)?.map_or(0, |pos| pos + 1))
             }
         }
     }
@@ -386,17 +386,17 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// How many entries of a leaf lie below an upper bound, or at it.
     pub(super) fn high_end(&self, at: &NodeAt<'_, K>, bound: Bound<&KeyOf<K>>) -> Result<usize> {
         let (key, excluded) = match bound {
-            Bound::Unbounded => return Ok(K::count(at.view)),
+            Bound::Unbounded => return Ok(at.count()),
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
         };
-        match K::rank(&self.pool, at.page, at.shape, at.view, key) {
+        match K::rank(&self.pool, at, key) {
             Ok(rank) => Ok(if excluded { rank.lt() } else { rank.le }),
             // As above: before the first that is surely above.
             Err(error) => {
                 one_entry(error)?;
                 let above = |k: &KeyOf<K>| k > key || excluded && k == key;
-                Ok(self.readable(at, 0..K::count(at.view), above)?.unwrap_or(K::count(at.view)))
+                Ok(self.readable(at, 0..at.count(), above)?.unwrap_or(at.count()))
             }
         }
     }
@@ -409,11 +409,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         mut positions: impl Iterator<Item = usize>,
         wanted: impl Fn(&KeyOf<K>) -> bool,
     ) -> Result<Option<usize>> {
-        let is_wanted =
-            |pos: usize| match K::key(&self.pool, at.shape, K::entry(at.page, at.view, pos)) {
-                Ok(key) => Ok(wanted(key.borrow())),
-                Err(error) => one_entry(error).map(|_| false),
-            };
+        let is_wanted = |pos: usize| match K::key(&self.pool, at.shape(), at.entry(pos)) {
+            Ok(key) => Ok(wanted(key.borrow())),
+            Err(error) => one_entry(error).map(|_| false),
+        };
         positions
             .find_map(|pos| is_wanted(pos).map(|yes| yes.then_some(pos)).transpose())
             .transpose()
@@ -428,17 +427,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         limit: usize,
     ) -> Result<Gathered<'_, M, K>> {
         debug_assert!(limit > 0, "a chunk of nothing would not get on");
-        let entry_at = |pos| K::entry(at.page, at.view, pos);
+        let entry_at = |pos| at.entry(pos);
         let mut entries = fallible::list(positions.len().min(limit), ENTRIES)?;
         let (mut apart, mut weight) = (Vec::new(), 0_usize);
         let mut ahead = positions.clone().take(limit).skip(RECORDS_AHEAD);
         for pos in positions {
             // Neighbours in a leaf are strangers in memory: their records come while one is copied.
-            if let Some(record) = ahead.next().and_then(|pos| K::record(at.shape, entry_at(pos))) {
+            if let Some(record) = ahead.next().and_then(|pos| K::record(at.shape(), entry_at(pos)))
+            {
                 self.pool.prefetch_record(record);
             }
             let place = entries.len() + apart.len();
-            match K::pair(&self.pool, at.shape, entry_at(pos)) {
+            match K::pair(&self.pool, at.shape(), entry_at(pos)) {
                 Ok((key, StoredValue::Inline(value))) => {
                     weight = weight.saturating_add(K::weight(&value));
                     fallible::push(&mut entries, (key, value), ENTRIES)?;

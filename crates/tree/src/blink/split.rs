@@ -18,7 +18,7 @@ use everleaf_pool::{Stop, anchor, kind, retry};
 
 use crate::blink::descend::{Blink, Lag};
 use crate::blink::log;
-use crate::node::{Asking, KeyOf, Kind, MAX_LEVEL, OwnedKeyOf, damaged, sibling};
+use crate::node::{Asking, KeyOf, Kind, MAX_LEVEL, NodeAt, OwnedKeyOf, damaged, sibling};
 
 /// What is tried again while others change the parent.
 const ENTER: &str = "entering a node in its parent";
@@ -41,7 +41,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// it: the new node's prefix is what its bounds share, so no search for a key above them may be
     /// led to it.
     #[cold]
-    pub(crate) fn split(&self, page: Page<'_>, held: LatchGuard<'_>, asking: Asking) -> Result<()> {
+    pub(crate) fn split(
+        &self,
+        node: &NodeAt<'_, K>,
+        held: LatchGuard<'_>,
+        asking: Asking,
+    ) -> Result<()> {
+        let page = node.page();
         if let (true, Some(right)) = (K::PREFIXED, sibling(page)) {
             let separator = K::high(&self.pool, page)?;
             if !self.enter_in_parent(page, separator.borrow(), right)? {
@@ -49,18 +55,22 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 return Ok(());
             }
         }
-        let keep = K::split_point(page, K::view(page), asking)?;
-        let (separator, right) = retry(|| self.try_split(page, keep))?;
+        let keep = K::split_point(node, asking)?;
+        let (separator, right) = retry(|| self.try_split(node, keep))?;
         let entered = self.enter_in_parent(page, separator.borrow(), right);
         drop(held);
         entered.map(drop)
     }
 
-    fn try_split(&self, page: Page<'_>, keep: usize) -> Result<(OwnedKeyOf<K>, PageNo), Stop> {
-        let shape = K::shape(page).expect("the caller holds a node");
+    fn try_split(
+        &self,
+        node: &NodeAt<'_, K>,
+        keep: usize,
+    ) -> Result<(OwnedKeyOf<K>, PageNo), Stop> {
+        let page = node.page();
         debug_assert!(page.latch().is_held(), "page {} is split without its latch", page.no());
-        debug_assert!(0 < keep && keep < K::count(K::view(page)), "both nodes hold entries");
-        let cut = K::prepare_split(&self.pool, page, shape, keep)?;
+        debug_assert!(0 < keep && keep < node.count(), "both nodes hold entries");
+        let cut = K::prepare_split(&self.pool, page, node.shape(), keep)?;
         let separator = K::separator::<M>(&cut)?;
         let mut step = self.pool.step();
         let (right, mut right_held) = step.new_page(kind::NODE)?;
@@ -96,7 +106,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ) -> Result<bool> {
         debug_assert!(left.latch().is_held(), "page {} may lose its sibling", left.no());
         debug_assert_eq!(sibling(left), Some(right));
-        let level = K::shape(left).expect("the caller holds a node").level + 1;
+        let level = Self::level_above(left);
         if level > MAX_LEVEL {
             return Err(damaged(left, "is higher than any tree"));
         }
@@ -130,19 +140,19 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             return self.complete_root(root, left);
         }
         let (spot, held) = self.latch_for(separator, level)?.ok_or(Stop::Busy)?;
-        let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
-        let rank = K::rank(&self.pool, page, shape, view, separator)?;
+        let node = spot.node;
+        let rank = K::rank(&self.pool, &node, separator)?;
         if rank.exact {
             held.unlock_unchanged();
             return Ok(Entered::Yes);
         }
-        if let Some(asking) = K::entry_wants::<M>(page, shape, view, rank, separator) {
-            self.split(page, held, asking)?;
+        if let Some(asking) = K::entry_wants::<M>(&node, rank, separator) {
+            self.split(&node, held, asking)?;
             return Ok(Entered::Again);
         }
-        let mut entry = K::new_entry(page, shape, view, rank, (separator, right))?;
+        let mut entry = K::new_entry(&node, rank, (separator, right))?;
         let mut op = m.enter()?;
-        K::enter(m, &mut op, page, shape, rank, &mut entry);
+        K::enter(m, &mut op, node.page(), node.shape(), rank, &mut entry);
         drop(op);
         drop(held);
         Ok(Entered::Yes)
@@ -155,7 +165,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     #[cold]
     fn complete_root(&self, root: Page<'_>, left: Page<'_>) -> Result<Entered, Stop> {
         let Some(held) = self.try_latch(root)? else { return Ok(Entered::NotNow) };
-        let level = |page| K::shape(page).map(|shape| shape.level);
+        let level = |page| K::node(page).map(|node| node.level());
         if self.root() != root.no() || level(root) != level(left) {
             held.unlock_unchanged();
             return Ok(Entered::Again);
@@ -184,11 +194,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(Some(held))
     }
 
+    /// The level above that of a node that the caller holds.
+    fn level_above(page: Page<'_>) -> u8 {
+        K::node(page).expect("the caller holds a node").level() + 1
+    }
+
     /// Puts a new root above `left`, the old one, and `right`.
     fn grow(&self, left: Page<'_>, separator: &KeyOf<K>, right: K::Child) -> Result<Entered, Stop> {
         let m = self.medium();
         debug_assert!(left.latch().is_held(), "the root grows without its latch");
-        let level = K::shape(left).expect("the caller holds a node").level + 1;
+        let level = Self::level_above(left);
         let mut root = K::new_root(&self.pool, level, (left.no(), separator, right))?;
         let mut step = self.pool.step();
         let (top, mut top_held) = step.new_page(kind::NODE)?;
@@ -201,7 +216,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         K::build(m, &mut op, top, &mut root);
         top_held.set_ready();
         // The order of publishing: the new root is whole before the anchor names it.
-        debug_assert!(K::shape(top).is_some_and(|top| top.level == level));
+        debug_assert!(NodeAt::<K>::of(top, level).is_some());
         anchor::set_root(m, &mut op, anchor_page, top.no());
         step.publish_free(&mut op);
         drop(op);

@@ -168,10 +168,10 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     fn try_up(&self, cursor: &mut Cursor) -> Result<Option<Step>> {
         let Some(spot) = cursor.spot else { return Ok(None) };
         let page = self.medium().page(spot.page)?;
-        let view = K::reader_view(page);
+        let Some(at) = K::node(page) else { return Ok(None) };
         let pos = spot.pos + 1;
-        if pos < K::count(view) {
-            self.try_entry(cursor, page, view, Spot { pos, ..spot }, Way::Up)
+        if pos < at.count() {
+            self.try_entry(cursor, &at, Spot { pos, ..spot }, Way::Up)
         } else {
             self.try_sibling(cursor, page, spot.version)
         }
@@ -182,9 +182,9 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     fn try_down(&self, cursor: &mut Cursor) -> Result<Option<Step>> {
         let Some(spot) = cursor.spot else { return Ok(None) };
         let page = self.medium().page(spot.page)?;
-        let view = K::reader_view(page);
+        let Some(at) = K::node(page) else { return Ok(None) };
         match spot.pos.checked_sub(1) {
-            Some(pos) => self.try_entry(cursor, page, view, Spot { pos, ..spot }, Way::Down),
+            Some(pos) => self.try_entry(cursor, &at, Spot { pos, ..spot }, Way::Down),
             None => self.try_below(cursor, page, spot.version),
         }
     }
@@ -193,15 +193,13 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     fn try_entry<'m>(
         &'m self,
         cursor: &mut Cursor,
-        page: Page<'m>,
-        view: K::View<'m>,
+        at: &NodeAt<'m, K>,
         spot: Spot,
         way: Way,
     ) -> Result<Option<Step>> {
-        let Some(shape) = K::shape(page) else { return Ok(None) };
-        let at = NodeAt { page, shape, view };
+        let page = at.page();
         if !cursor.copy.is_there() && cursor.patience == 0 {
-            if !self.copy_leaf(cursor, &at, spot.version)? {
+            if !self.copy_leaf(cursor, at, spot.version)? {
                 return Ok(None);
             }
             if cursor.go_in_copy(page, spot, way)? {
@@ -209,7 +207,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             }
         }
         cursor.patience = cursor.patience.saturating_sub(1);
-        let copied = cursor.copy(self, &at, spot.pos);
+        let copied = cursor.copy(self, at, spot.pos);
         if !page.latch().validate(spot.version) {
             return Ok(None);
         }
@@ -222,7 +220,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     /// Copies a leaf, if its kind can be copied. Says whether it was still as it had been.
     fn copy_leaf(&self, cursor: &mut Cursor, at: &NodeAt<'_, K>, version: Version) -> Result<bool> {
         let copied = K::leaf_into(at, &mut cursor.copy);
-        let stands = at.page.latch().validate(version);
+        let stands = at.page().latch().validate(version);
         if !stands || !matches!(copied, Ok(true)) {
             cursor.copy.forget();
         }
@@ -255,12 +253,11 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             is_long |= cursor.crossed == Some(Way::Up);
             cursor.cross(page, Way::Up, high)?;
             (page, version) = (next, next_version);
-            let Some(shape) = K::shape(page).filter(|shape| shape.level == 0) else {
+            let Some(at) = NodeAt::of(page, 0) else {
                 let stands = page.latch().validate(version);
                 return if stands { Err(astray(page)) } else { Ok(None) };
             };
-            let at = NodeAt { page, shape, view: K::reader_view(page) };
-            if K::count(at.view) > 0 {
+            if at.count() > 0 {
                 if is_long && let Some(Ok(next)) = sibling(page).map(|no| self.medium().page(no)) {
                     // Who goes from leaf to leaf goes on.
                     K::prefetch_whole(next);
@@ -280,18 +277,18 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         if !self.copy_leaf(cursor, at, version)? {
             return Ok(None);
         }
-        let spot = Spot { page: at.page.no(), version, pos: 0 };
-        if cursor.go_in_copy(at.page, spot, Way::Up)? {
+        let spot = Spot { page: at.page().no(), version, pos: 0 };
+        if cursor.go_in_copy(at.page(), spot, Way::Up)? {
             return Ok(Some(Step::Pair));
         }
         // The cursor is not in this leaf yet.
         cursor.copy.forget();
         let copied = cursor.copy(self, at, 0);
-        if !at.page.latch().validate(version) {
+        if !at.page().latch().validate(version) {
             return Ok(None);
         }
         if copied.is_ok() && !cursor.may_meet(&cursor.next_key, Way::Up) {
-            return Err(astray(at.page));
+            return Err(astray(at.page()));
         }
         cursor.land(spot, copied, Way::Up).map(Some)
     }
@@ -367,15 +364,15 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
                 (Bound::Excluded(key), Way::Down) => Seek::Below(key),
                 (Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key),
             };
-            let look = |spot: &FoundNode<'_>| {
-                let at = spot.at::<K>();
+            let look = |spot: &FoundNode<'_, K>| {
+                let at = &spot.node;
                 // Most cursors go on.
-                K::prefetch_whole(spot.page);
+                K::prefetch_whole(at.page());
                 let landing = match way {
-                    Way::Up => self.look_up(cursor, &at, from, told)?,
-                    Way::Down => self.look_down(cursor, &at, from, told)?,
+                    Way::Up => self.look_up(cursor, at, from, told)?,
+                    Way::Down => self.look_down(cursor, at, from, told)?,
                 };
-                Ok((spot.page.no(), spot.version, landing))
+                Ok((at.page().no(), spot.version, landing))
             };
             let racing = |_: crate::slots::racing::Racing<'_>| -> Result<_> {
                 unreachable!("no reader goes on beside a writer of byte strings")
@@ -417,7 +414,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         from: Bound<&[u8]>,
         mut told: usize,
     ) -> Result<Landing> {
-        for pos in self.low_end(at, from)?..K::count(at.view) {
+        for pos in self.low_end(at, from)?..at.count() {
             match cursor.copy(self, at, pos) {
                 Err(error) if told > 0 => {
                     one_entry(error)?;
@@ -426,7 +423,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
                 copied => return Ok(Landing::Entry(pos, copied)),
             }
         }
-        let high = sibling(at.page).map(|_| K::high(&self.pool, at.page)).transpose()?;
+        let high = sibling(at.page()).map(|_| K::high(&self.pool, at.page())).transpose()?;
         Ok(Landing::Beyond(high))
     }
 
@@ -447,7 +444,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
                 copied => return Ok(Landing::Entry(pos, copied)),
             }
         }
-        Ok(Landing::Beyond(K::low(&self.pool, at.page)?))
+        Ok(Landing::Beyond(K::low(&self.pool, at.page())?))
     }
 }
 
@@ -470,8 +467,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             return Ok(if up { spot.pos < other.pos } else { spot.pos > other.pos });
         }
         let page = self.medium().page(spot.page)?;
-        let Some(shape) = K::shape(page) else { return Ok(true) };
-        let at = NodeAt { page, shape, view: K::reader_view(page) };
+        let Some(at) = K::node(page) else { return Ok(true) };
         let within = match up {
             true => self.is_within(&at, spot.pos, Bound::Unbounded, limit.bound(false)),
             false => self.is_within(&at, spot.pos, limit.bound(true), Bound::Unbounded),
@@ -487,8 +483,8 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         low: Bound<&[u8]>,
         high: Bound<&[u8]>,
     ) -> Result<bool> {
-        let begin = K::low(&self.pool, at.page)?;
-        let end = sibling(at.page).map(|_| K::high(&self.pool, at.page)).transpose()?;
+        let begin = K::low(&self.pool, at.page())?;
+        let end = sibling(at.page()).map(|_| K::high(&self.pool, at.page())).transpose()?;
         let covers = |key: &[u8]| {
             begin.as_ref().is_none_or(|begin| begin.as_slice() <= key)
                 && end.as_ref().is_none_or(|end| key < end.as_slice())

@@ -18,11 +18,11 @@
 use std::borrow::Borrow;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use everleaf_pmem::{Backoff, Medium, Page, PageNo, Result, Retries, fallible};
+use everleaf_pmem::{Backoff, Medium, PageNo, Result, Retries, fallible};
 use everleaf_pool::retry;
 
-use crate::blink::descend::{Blink, FoundNode, PendingMerges, Seek};
-use crate::node::{Asking, KeyOf, Kind, OwnedKeyOf, Rank, Shape, sibling};
+use crate::blink::descend::{Blink, PendingMerges, Seek};
+use crate::node::{Asking, KeyOf, Kind, NodeAt, OwnedKeyOf, Rank, sibling};
 
 /// How often a place is looked at again that changes under the eyes.
 const LOOKS: u32 = 64;
@@ -149,40 +149,39 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             let Some(parent) = self.descend::<false>(Seek::At(key), level + 1)? else {
                 return Ok(Upkeep::Root);
             };
-            let next = self.look_below(&parent, key, level);
-            if parent.page.latch().validate(parent.version) {
+            let next = self.look_below(&parent.node, key, level);
+            if parent.node.page().latch().validate(parent.version) {
                 return next;
             }
             turns.again("a look at a node's neighbours")?;
         }
     }
 
-    fn look_below(&self, parent: &FoundNode<'_>, key: &KeyOf<K>, level: u8) -> Result<Upkeep> {
-        let (page, view) = (parent.page, K::reader_view(parent.page));
-        let Rank { le, .. } = K::rank(&self.pool, page, parent.shape, view, key)?;
+    fn look_below(&self, parent: &NodeAt<'_, K>, key: &KeyOf<K>, level: u8) -> Result<Upkeep> {
+        let Rank { le, .. } = K::rank(&self.pool, parent, key)?;
         let child = |i: usize| -> Result<_> {
-            let child = K::child(&self.pool, K::entry(page, view, i))?;
+            let child = K::child(&self.pool, parent.entry(i))?;
             let child = self.medium().page(child)?;
             self.read_version_racing(child)?;
             Ok(child)
         };
-        let count = K::count(view);
+        let count = parent.count();
         if le == 0 || count < 2 {
             return Ok(if le == 0 { Upkeep::Rest } else { Upkeep::Alone });
         }
         let node = child(le - 1)?;
-        let Some(shape) = Self::node(node, level) else { return Ok(Upkeep::Rest) };
-        let load = |page| K::load(page, K::reader_view(page));
+        let Some(own) = NodeAt::<K>::of(node, level) else { return Ok(Upkeep::Rest) };
+        let (shape, load) = (own.shape(), |page| K::node(page).map_or(0, |node| K::load(&node)));
         let right = if le < count { Some(child(le)?) } else { None };
         let fits = right.filter(|right| K::fit::<M>(node, *right, shape));
         // A merge moves the entries of the right one: the pair that moves less is taken.
-        if le > 1 && fits.is_none_or(|right| load(node) <= load(right)) {
+        if le > 1 && fits.is_none_or(|right| K::load(&own) <= load(right)) {
             let left = child(le - 2)?;
             if K::fit::<M>(left, node, shape) {
                 return Ok(Upkeep::Merge(left.no(), node.no()));
             }
         }
-        let is_alone = level > 0 && K::count(K::reader_view(node)) <= 1;
+        let is_alone = level > 0 && own.count() <= 1;
         Ok(match (fits, right) {
             (Some(right), _) => Upkeep::Merge(node.no(), right.no()),
             (None, Some(_)) if is_alone => Upkeep::Crowded(Side::Right),
@@ -191,17 +190,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         })
     }
 
-    /// The shape of a page, if it is a node of that level.
-    pub(super) fn node(page: Page<'_>, level: u8) -> Option<Shape> {
-        K::shape(page).filter(|shape| shape.level == level)
-    }
-
     /// Splits the full neighbour of an inner node with one child, so that it can take that in.
     #[cold]
     fn split_neighbour(&self, key: &KeyOf<K>, level: u8, side: Side) -> Result<()> {
-        let Some((node, held)) = self.latch_for(key, level)? else { return Ok(()) };
-        let (low, right) = (K::low(&self.pool, node.page)?, sibling(node.page));
-        let high = right.map(|_| K::high(&self.pool, node.page)).transpose()?;
+        let Some((found, held)) = self.latch_for(key, level)? else { return Ok(()) };
+        let page = found.node.page();
+        let (low, right) = (K::low(&self.pool, page)?, sibling(page));
+        let high = right.map(|_| K::high(&self.pool, page)).transpose()?;
         held.unlock_unchanged();
         let full = match (side, low, high) {
             (Side::Left, Some(low), _) => self.latch_at(Seek::Below(low.borrow()), level)?,
@@ -209,13 +204,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             _ => None,
         };
         let Some((full, held)) = full else { return Ok(()) };
-        let view = K::view(full.page);
-        if K::count(view) < 2 || K::takes_another::<M>(full.page, full.shape, view) {
+        if full.node.count() < 2 || K::takes_another::<M>(&full.node) {
             held.unlock_unchanged();
             return Ok(());
         }
         // In the middle: nobody asks.
         let rank = Rank { le: 0, exact: false };
-        self.split(full.page, held, Asking { rank, bytes: 0 })
+        self.split(&full.node, held, Asking { rank, bytes: 0 })
     }
 }

@@ -10,10 +10,10 @@
 
 use std::borrow::Borrow;
 
-use everleaf_pmem::{LatchGuard, Medium, Page, Result};
+use everleaf_pmem::{Medium, Page, Result};
 
-use crate::blink::descend::{Blink, FoundNode, Onward, Seek};
-use crate::node::{KeyOf, Kind, Shape, damaged, sibling};
+use crate::blink::descend::{Blink, FoundNode, Latched, Onward, Seek};
+use crate::node::{KeyOf, Kind, NodeAt, damaged, sibling};
 
 /// Each start but the first one needs a step of another thread just before: with so many nobody is in the way, and the
 /// tree is damaged.
@@ -28,7 +28,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &self,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
-    ) -> Result<Option<(FoundNode<'_>, LatchGuard<'_>)>> {
+    ) -> Result<Option<Latched<'_, K>>> {
         debug_assert!(
             self.reading.is_crabbing() || self.merging.try_lock().is_err(),
             "a merge may cut off the way"
@@ -50,21 +50,19 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             }
             let version = held.before();
             let step =
-                match K::shape(page).filter(|s| expected.is_none_or(|level| level == s.level)) {
+                match K::node(page).filter(|at| expected.is_none_or(|level| level == at.level())) {
                     None => Err(damaged(page, "is not the node that its parent names")),
-                    Some(shape) if shape.level < level => {
+                    Some(node) if node.level() < level => {
                         held.unlock_unchanged();
                         return Ok(None);
                     }
-                    Some(shape) => {
-                        self.onwards_from(page, shape, seek, level).map(|next| (shape, next))
-                    }
+                    Some(node) => self.onwards_from(&node, seek, level).map(|next| (node, next)),
                 };
-            let (shape, next) = match step {
-                Ok((shape, None)) => {
-                    return Ok(Some((FoundNode { page, version, shape, lag }, held)));
+            let (own_level, next) = match step {
+                Ok((node, None)) => {
+                    return Ok(Some((FoundNode { node, version, lag }, held)));
                 }
-                Ok((shape, Some(next))) => (shape, next),
+                Ok((node, Some(next))) => (node.level(), next),
                 Err(error) => {
                     held.unlock_unchanged();
                     return Err(error);
@@ -73,9 +71,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             let below = match next {
                 Onward::Right(right) => {
                     lag = Some((no, version));
-                    (right, shape.level)
+                    (right, own_level)
                 }
-                Onward::Down(child) => (child, shape.level - 1),
+                Onward::Down(child) => (child, own_level - 1),
             };
             held.unlock_unchanged();
             hops += 1;
@@ -95,13 +93,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// another prefix than the key, and then heads say nothing: its bound is compared as a whole.
     fn onwards_from(
         &self,
-        page: Page<'_>,
-        shape: Shape,
+        node: &NodeAt<'_, K>,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
     ) -> Result<Option<Onward>> {
-        if let (true, Some(right)) = (K::PREFIXED, sibling(page)) {
-            let high = K::high(&self.pool, page)?;
+        if let (true, Some(right)) = (K::PREFIXED, sibling(node.page())) {
+            let high = K::high(&self.pool, node.page())?;
             let is_beyond = match seek {
                 Seek::Min => false,
                 Seek::Max => true,
@@ -112,12 +109,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 return Ok(Some(Onward::Right(right)));
             }
         }
-        self.onwards(page, shape, seek, level)
+        self.onwards(node, seek, level)
     }
 
     /// Whether a search has come to a node to the right of what is sought.
     fn has_passed(&self, page: Page<'_>, seek: Seek<'_, KeyOf<K>>) -> Result<bool> {
-        if K::shape(page).is_none() {
+        if K::node(page).is_none() {
             return Ok(false);
         }
         let low = K::low(&self.pool, page)?;
@@ -160,13 +157,14 @@ mod tests {
         let (mut with_prefix, _no_merge) = (0, tree.lock_merges());
         for key in &keys {
             let walked = tree.walk(Seek::At(key), 0).expect("sound");
-            let (FoundNode { page, shape, .. }, held) = walked.expect("a leaf");
+            let (FoundNode { node, .. }, held) = walked.expect("a leaf");
+            let page = node.page();
             let low = <K as NodeBounds>::low(tree.pool(), page).expect("sound");
             let high =
                 sibling(page).map(|_| <K as NodeBounds>::high(tree.pool(), page).expect("sound"));
-            with_prefix += usize::from(shape.prefix > 0);
+            with_prefix += usize::from(node.shape().prefix > 0);
             for other in keys.iter().filter(|key| low.as_ref().is_none_or(|low| *key >= low)) {
-                let on = |seek| tree.onwards_from(page, shape, seek, 0).expect("sound").is_some();
+                let on = |seek| tree.onwards_from(&node, seek, 0).expect("sound").is_some();
                 let is_beyond = high.as_ref().is_some_and(|high| other >= high);
                 assert_eq!(on(Seek::At(other)), is_beyond, "{other:?}, below {high:?}");
                 let is_beyond = high.as_ref().is_some_and(|high| other > high);

@@ -142,7 +142,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             Seek::At(key),
             |at| {
                 let found = |entry| K::found(&self.pool, entry);
-                K::find(&self.pool, at.page, at.shape, at.view, key, found)
+                K::find(&self.pool, at, key, found)
             },
             |leaf| {
                 self.found_beside_writer(leaf, key)
@@ -161,7 +161,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub fn contains(&self, key: &KeyOf<K>) -> Result<bool> {
         self.read_leaf(
             Seek::At(key),
-            |at| Ok(K::find(&self.pool, at.page, at.shape, at.view, key, |_| Ok(()))?.is_some()),
+            |at| Ok(K::find(&self.pool, at, key, |_| Ok(()))?.is_some()),
             |leaf| Ok(self.found_beside_writer(leaf, key).is_some()),
         )
     }
@@ -253,9 +253,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ) -> Result<Option<(Option<u64>, Option<Lag>)>, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Ok(None) };
-        let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
-        let rank = K::rank(&self.pool, page, shape, view, key)?;
-        let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
+        let node = spot.node;
+        let rank = K::rank(&self.pool, &node, key)?;
+        let found = rank.exact.then(|| node.entry(rank.le - 1));
         let look = old.find(&self.pool, key, found)?;
         if look == Look::Read {
             held.unlock_unchanged();
@@ -267,7 +267,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             held.unlock_unchanged();
             return Ok(Some((None, spot.lag)));
         }
-        let at = PutPoint { page, shape, view, rank, found };
+        let at = PutPoint { node, rank, found };
         let mut ready = K::Ready::default();
         if K::ready_alone(&mut ready, &at, (key, value), prepared) {
             let mut op = m.enter()?;
@@ -282,7 +282,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         if let Some(asking) = K::wants(&at, key, value, prepared) {
             let wants = |at: &PutPoint<'_, K>| K::wants(at, key, value, prepared);
-            self.make_room(page, held, key, asking, wants)?;
+            self.make_room(&node, held, key, asking, wants)?;
             return Ok(None);
         }
         let mut step = self.pool.step();
@@ -357,9 +357,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ) -> Result<Option<(Option<u64>, Option<Lag>, bool)>, Stop> {
         let m = self.medium();
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Err(Stop::Busy) };
-        let (page, shape, view) = (spot.page, spot.shape, K::view(spot.page));
-        let rank = K::rank(&self.pool, page, shape, view, key)?;
-        let found = rank.exact.then(|| K::entry(page, view, rank.le - 1));
+        let node = spot.node;
+        let rank = K::rank(&self.pool, &node, key)?;
+        let found = rank.exact.then(|| node.entry(rank.le - 1));
         let look = old.find(&self.pool, key, found)?;
         let Some(entry) = found.filter(|_| look == Look::Write) else {
             held.unlock_unchanged();
@@ -368,9 +368,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut step = self.pool.step();
         K::release(&mut step, entry)?;
         let mut op = step.enter()?;
-        K::remove(m, &mut op, page, shape, rank.le - 1);
+        K::remove(m, &mut op, node.page(), node.shape(), rank.le - 1);
         m.count(&mut op, self.anchor(), -1);
-        let sparse = K::is_sparse(page, K::view(page));
+        let sparse = K::node(node.page()).is_some_and(|left| K::is_sparse(&left));
         step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));
         drop(op);

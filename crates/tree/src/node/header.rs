@@ -21,7 +21,7 @@ pub const FLAG_BYTES: u16 = 1;
 pub const FLAG_SLOTTED: u16 = 2;
 
 /// The bits of a kind word that say what a page is: its kind and its flags.
-const KIND_AND_FLAGS: u64 = 0xffff_00ff;
+pub(crate) const KIND_AND_FLAGS: u64 = 0xffff_00ff;
 
 /// Slots of the largest page: base and count are 16 bits each, and so are positions in a journal.
 const SLOTS_MAX: u32 = 1024;

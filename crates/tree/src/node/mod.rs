@@ -43,11 +43,11 @@ use everleaf_pool::{Large, Pool, RecordRef, Step, Stop, StoredValue};
 use crate::slots::Slot;
 use crate::slotted::LeafCopy;
 
-pub(crate) use header::damaged;
 pub use header::{
     FLAG_BYTES, FLAG_SLOTTED, HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, MAX_LEVEL, RUN_WORD, Rank,
     RightBounds, Run, SIBLING_WORD, Shape, sibling,
 };
+pub(crate) use header::{KIND_AND_FLAGS, damaged};
 
 /// A kind of tree, apart from its medium: all that the spine asks of its nodes.
 pub trait Kind: NodeFills + NodeChecks {}
@@ -72,8 +72,8 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     type Key: ?Sized + Ord;
     /// A key that owns its bytes.
     type Owned: Borrow<Self::Key> + Clone + Ord + Send;
-    /// What the header says of the entries, read once for several questions.
-    type View<'m>: Copy;
+    /// A node's header, read once for several questions.
+    type View<'m>: NodeView<'m>;
     /// One entry.
     type Entry<'m>: Copy;
 
@@ -90,46 +90,33 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     /// How many bytes a key has.
     fn key_weight(key: &Self::Owned) -> usize;
 
-    /// The shape of a page, if it is a node of this kind.
-    fn shape(page: Page<'_>) -> Option<Shape>;
-    /// Reads the header.
-    fn view(page: Page<'_>) -> Self::View<'_>;
-    /// Reads the header for a reader: cut to the page, as a race may show anything.
-    fn reader_view(page: Page<'_>) -> Self::View<'_>;
-    /// How many entries there are, as the header says.
-    fn count(view: Self::View<'_>) -> usize;
+    /// The node on a page, if there is one of this kind. All that its header says is read here, and cut to the page,
+    /// as a race may show anything.
+    fn node(page: Page<'_>) -> Option<NodeAt<'_, Self>>;
     /// The entry at a position.
-    fn entry<'m>(page: Page<'m>, view: Self::View<'m>, pos: usize) -> Self::Entry<'m>;
+    fn entry<'m>(at: &NodeAt<'m, Self>, pos: usize) -> Self::Entry<'m>;
     /// Asks the processor for what a search in the node reads first.
     fn prefetch(page: Page<'_>);
     /// Asks the processor for all that a scan of the leaf reads.
     fn prefetch_whole(page: Page<'_>);
 
     /// Ranks a key that lies within the node's bounds.
-    fn rank<M: Medium>(
-        pool: &Pool<M>,
-        page: Page<'_>,
-        shape: Shape,
-        view: Self::View<'_>,
-        key: &Self::Key,
-    ) -> Result<Rank>;
+    fn rank<M: Medium>(pool: &Pool<M>, at: &NodeAt<'_, Self>, key: &Self::Key) -> Result<Rank>;
 
     /// What `read` makes of the entry of a key in a leaf, if there is one. An entry is large: who gave it
     /// back would move it about.
     #[inline(always)]
     fn find<'m, M: Medium, T>(
         pool: &Pool<M>,
-        page: Page<'m>,
-        shape: Shape,
-        view: Self::View<'m>,
+        at: &NodeAt<'m, Self>,
         key: &Self::Key,
         read: impl FnOnce(Self::Entry<'m>) -> Result<T>,
     ) -> Result<Option<T>> {
-        let rank = Self::rank(pool, page, shape, view, key)?;
+        let rank = Self::rank(pool, at, key)?;
         if !rank.exact {
             return Ok(None);
         }
-        read(Self::entry(page, view, rank.le - 1)).map(Some)
+        read(Self::entry(at, rank.le - 1)).map(Some)
     }
 
     /// The key of an entry.
@@ -150,14 +137,66 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     fn raced(slot: Slot) -> Self::Entry<'static>;
 }
 
-/// A node as its reader or writer has it: its page, its shape and its header.
-pub struct NodeAt<'m, K: NodeKeys> {
+/// What a node's header says, as it was at one moment.
+pub trait NodeView<'m>: Copy {
     /// The page.
-    pub page: Page<'m>,
+    fn page(self) -> Page<'m>;
     /// Its shape.
-    pub shape: Shape,
+    fn shape(self) -> Shape;
+    /// How many entries there are.
+    fn count(self) -> usize;
+}
+
+/// A node as its reader or writer has it. Who holds its latch, or has validated its version, has it as it is.
+pub struct NodeAt<'m, K: NodeKeys> {
     /// Its header.
     pub view: K::View<'m>,
+}
+
+impl<K: NodeKeys> Copy for NodeAt<'_, K> {}
+
+impl<K: NodeKeys> Clone for NodeAt<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<'m, K: NodeKeys> NodeAt<'m, K> {
+    /// The node on a page, if it is one of that level.
+    #[inline(always)]
+    pub fn of(page: Page<'m>, level: u8) -> Option<Self> {
+        K::node(page).filter(|at| at.level() == level)
+    }
+
+    /// Its page.
+    #[inline(always)]
+    pub fn page(&self) -> Page<'m> {
+        self.view.page()
+    }
+
+    /// Its shape.
+    #[inline(always)]
+    pub fn shape(&self) -> Shape {
+        self.view.shape()
+    }
+
+    /// 0 for leaves.
+    #[inline(always)]
+    pub fn level(&self) -> u8 {
+        self.shape().level
+    }
+
+    /// How many entries there are.
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        self.view.count()
+    }
+
+    /// The entry at a position.
+    #[inline(always)]
+    pub fn entry(&self, pos: usize) -> K::Entry<'m> {
+        K::entry(self, pos)
+    }
 }
 
 /// Between which keys a node lies.
@@ -169,8 +208,7 @@ pub trait NodeBounds: NodeKeys {
     /// Compares a key with the upper bound of a node that has a sibling.
     fn cmp_high<M: Medium>(
         pool: &Pool<M>,
-        page: Page<'_>,
-        shape: Shape,
+        at: &NodeAt<'_, Self>,
         key: &Self::Key,
     ) -> Result<Ordering>;
 
@@ -318,11 +356,7 @@ pub trait NodeCopies: NodeKeys<Key = [u8], Owned = Vec<u8>> + NodeValues<Value =
 /// A leaf that its writer has latched, and the place of the key in it.
 pub struct PutPoint<'m, K: NodeKeys> {
     /// The leaf.
-    pub page: Page<'m>,
-    /// Its shape.
-    pub shape: Shape,
-    /// Its header.
-    pub view: K::View<'m>,
+    pub node: NodeAt<'m, K>,
     /// Where the key is or goes.
     pub rank: Rank,
     /// The entry of the key, if it is there.
@@ -453,7 +487,7 @@ pub trait NodeFills: NodeWrites + NodeEvens {
     /// # Errors
     /// Corrupt, NoMemory.
     fn plan_fill(
-        view: Self::View<'_>,
+        at: &NodeAt<'_, Self>,
         pairs: &[(&Self::Key, &Self::Input)],
     ) -> Result<Option<Self::FillPlan>>;
     /// How many pairs the plan has, the one in the new leaf among them.
@@ -559,9 +593,7 @@ pub trait NodeSplits: NodeBounds {
 
     /// What an entry for a child at `separator` asks of an inner node; `None` if there is room for it.
     fn entry_wants<M: Medium>(
-        page: Page<'_>,
-        shape: Shape,
-        view: Self::View<'_>,
+        at: &NodeAt<'_, Self>,
         rank: Rank,
         separator: &Self::Key,
     ) -> Option<Asking>;
@@ -570,9 +602,7 @@ pub trait NodeSplits: NodeBounds {
     /// # Errors
     /// NoMemory, Corrupt.
     fn new_entry<'a>(
-        page: Page<'_>,
-        shape: Shape,
-        view: Self::View<'_>,
+        at: &NodeAt<'_, Self>,
         rank: Rank,
         entry: (&'a Self::Key, Self::Child),
     ) -> Result<Self::Entering<'a>>;
@@ -588,18 +618,12 @@ pub trait NodeSplits: NodeBounds {
 
     /// How full a node on the way to `key` is, for who must know before the first of several puts that
     /// none of them will fail. `value_bytes` is the length of the value; inner nodes get separators.
-    fn stage<M: Medium>(
-        page: Page<'_>,
-        shape: Shape,
-        view: Self::View<'_>,
-        key: &Self::Key,
-        value_bytes: usize,
-    ) -> NodeRoom;
+    fn stage<M: Medium>(at: &NodeAt<'_, Self>, key: &Self::Key, value_bytes: usize) -> NodeRoom;
     /// How many entries of a full node stay in it, at least one and not all.
     ///
     /// # Errors
     /// Corrupt.
-    fn split_point(page: Page<'_>, view: Self::View<'_>, asking: Asking) -> Result<usize>;
+    fn split_point(at: &NodeAt<'_, Self>, asking: Asking) -> Result<usize>;
     /// Reads and prepares all for a split of `left` after its first `keep` entries.
     fn prepare_split<'p, M: Medium>(
         pool: &'p Pool<M>,
@@ -645,11 +669,11 @@ pub trait NodeMerges: NodeSplits {
     type PreparedMerge;
 
     /// Whether a removal that leaves a leaf so should look at the leaf's neighbours.
-    fn is_sparse(page: Page<'_>, view: Self::View<'_>) -> bool;
+    fn is_sparse(at: &NodeAt<'_, Self>) -> bool;
     /// How much of a node is used, in a measure that is the same for all nodes of a tree.
-    fn load(page: Page<'_>, view: Self::View<'_>) -> usize;
+    fn load(at: &NodeAt<'_, Self>) -> usize;
     /// Whether an inner node can take in one more child without a split.
-    fn takes_another<M: Medium>(page: Page<'_>, shape: Shape, view: Self::View<'_>) -> bool;
+    fn takes_another<M: Medium>(at: &NodeAt<'_, Self>) -> bool;
     /// Whether two neighbours fit into one node. Reads beside writers, too.
     fn fit<M: Medium>(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool;
     /// Reads and prepares all for a merge of `right` into `left`; none if they do not fit after all.
@@ -697,7 +721,7 @@ pub trait NodeEvens: NodeMerges {
 
     /// Whether the entries of a full leaf came in ascending order up to the one that asks, so that a split
     /// which leaves the leaf full is better.
-    fn is_run(page: Page<'_>, view: Self::View<'_>, asking: Asking) -> bool;
+    fn is_run(at: &NodeAt<'_, Self>, asking: Asking) -> bool;
     /// Whether a neighbour may have room for some entries of a full node. Reads beside writers, too.
     fn may_take(neighbour: Page<'_>) -> bool;
     /// Plans to move entries so that the one that asks has room where it then belongs; `None` if that
@@ -768,18 +792,13 @@ pub trait NodeChecks: NodeValues {
     /// What is wrong with the node apart from its keys, if anything: the place in the page, and why.
     fn flaw(page: Page<'_>, shape: Shape) -> Option<(usize, String)>;
     /// The entry at a position, for a check.
-    fn look<'m>(page: Page<'m>, view: Self::View<'m>, pos: usize) -> EntryView<'m, Self>;
+    fn look<'m>(at: &NodeAt<'m, Self>, pos: usize) -> EntryView<'m, Self>;
     /// Whether an entry's words are the ones that its key asks for.
     fn entry_fits(shape: Shape, entry: Self::Entry<'_>, key: &Self::Owned) -> bool;
     /// Whether a node's prefix and upper bound are the ones that its bounds ask for.
-    fn bounds_fit(
-        page: Page<'_>,
-        shape: Shape,
-        low: &Self::Owned,
-        high: Option<&Self::Owned>,
-    ) -> bool;
+    fn bounds_fit(at: &NodeAt<'_, Self>, low: &Self::Owned, high: Option<&Self::Owned>) -> bool;
     /// The records of a node's bounds.
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2];
     /// How much of a leaf is used, and how much there is.
-    fn fill(page: Page<'_>, view: Self::View<'_>) -> (usize, usize);
+    fn fill(at: &NodeAt<'_, Self>) -> (usize, usize);
 }

@@ -11,9 +11,9 @@ use everleaf_pmem::{Change, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, 
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    Asking, EntryView, FLAG_BYTES, LOW_WORD, NodeBounds, NodeChecks, NodeCopies, NodeEvens,
-    NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams, NodeValues, NodeWrites,
-    PutPoint, Rank, RightBounds, Run, Shape, Siblings, UnderLog, damaged, sibling,
+    Asking, EntryView, FLAG_BYTES, LOW_WORD, NodeAt, NodeBounds, NodeChecks, NodeCopies, NodeEvens,
+    NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams, NodeValues, NodeView,
+    NodeWrites, PutPoint, Rank, RightBounds, Run, Shape, Siblings, UnderLog, damaged, sibling,
 };
 use crate::record::{self, PendingRecord};
 use crate::slots::notes::{self, ImageNote};
@@ -27,10 +27,34 @@ fn aid_lines<P: Probe>(page: Page<'_>) -> usize {
     (page.slots() * P::AID_BYTES).div_ceil(LINE_BYTES)
 }
 
+/// The header of a node of slots.
+#[derive(Clone, Copy)]
+pub struct SlotsView<'m> {
+    page: Page<'m>,
+    shape: Shape,
+    /// Cut to the page.
+    run: Run,
+}
+
+impl<'m> NodeView<'m> for SlotsView<'m> {
+    #[inline(always)]
+    fn page(self) -> Page<'m> {
+        self.page
+    }
+    #[inline(always)]
+    fn shape(self) -> Shape {
+        self.shape
+    }
+    #[inline(always)]
+    fn count(self) -> usize {
+        self.run.count
+    }
+}
+
 impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
     type Key = K::Key;
     type Owned = K::Owned;
-    type View<'m> = Run;
+    type View<'m> = SlotsView<'m>;
     type Entry<'m> = Slot;
     const LOCK_FREE: bool = L::LOCK_FREE && !K::BYTES;
 
@@ -45,25 +69,15 @@ impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
     }
 
     #[inline(always)]
-    fn shape(page: Page<'_>) -> Option<Shape> {
-        Shape::with_flags(page, if K::BYTES { FLAG_BYTES } else { 0 })
-    }
-    #[inline(always)]
-    fn view(page: Page<'_>) -> Run {
-        Run::of(page)
-    }
-    #[inline(always)]
-    fn reader_view(page: Page<'_>) -> Run {
+    fn node(page: Page<'_>) -> Option<NodeAt<'_, Self>> {
+        let shape = Shape::with_flags(page, if K::BYTES { FLAG_BYTES } else { 0 })?;
         let run = Run::of(page);
-        Run { count: run.count.min(page.slots()), ..run }
+        let run = Run { count: run.count.min(page.slots()), ..run };
+        Some(NodeAt { view: SlotsView { page, shape, run } })
     }
     #[inline(always)]
-    fn count(run: Run) -> usize {
-        run.count
-    }
-    #[inline(always)]
-    fn entry<'m>(page: Page<'m>, run: Run, pos: usize) -> Slot {
-        Slot::read(page, run.slot(page, pos))
+    fn entry<'m>(at: &NodeAt<'m, Self>, pos: usize) -> Slot {
+        Slot::read(at.page(), at.view.run.slot(at.page(), pos))
     }
     #[inline(always)]
     fn prefetch(page: Page<'_>) {
@@ -74,26 +88,18 @@ impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
     }
 
     #[inline(always)]
-    fn rank<M: Medium>(
-        pool: &Pool<M>,
-        page: Page<'_>,
-        shape: Shape,
-        run: Run,
-        key: &K::Key,
-    ) -> Result<Rank> {
-        <K as KeyOrder>::rank::<M, P>(pool, page, shape, run, key)
+    fn rank<M: Medium>(pool: &Pool<M>, at: &NodeAt<'_, Self>, key: &K::Key) -> Result<Rank> {
+        <K as KeyOrder>::rank::<M, P>(pool, at.page(), at.shape(), at.view.run, key)
     }
 
     #[inline(always)]
     fn find<'m, M: Medium, T>(
         pool: &Pool<M>,
-        page: Page<'m>,
-        shape: Shape,
-        run: Run,
+        at: &NodeAt<'m, Self>,
         key: &K::Key,
         read: impl FnOnce(Self::Entry<'m>) -> Result<T>,
     ) -> Result<Option<T>> {
-        let found = <K as KeyOrder>::find::<M, P>(pool, page, shape, run, key)?;
+        let found = <K as KeyOrder>::find::<M, P>(pool, at.page(), at.shape(), at.view.run, key)?;
         found.map(read).transpose()
     }
 
@@ -124,11 +130,10 @@ impl<L: Layout, P: Probe, K: Keys> NodeBounds for (L, P, K) {
     #[inline(always)]
     fn cmp_high<M: Medium>(
         pool: &Pool<M>,
-        page: Page<'_>,
-        shape: Shape,
+        at: &NodeAt<'_, Self>,
         key: &K::Key,
     ) -> Result<Ordering> {
-        <K as KeyBounds>::cmp_high(pool, page, shape, key)
+        <K as KeyBounds>::cmp_high(pool, at.page(), at.shape(), key)
     }
     fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<K::Owned>> {
         <K as KeyBounds>::low(pool, page)
@@ -238,7 +243,7 @@ fn link<'s, M: Medium, L: Layout, P: Probe, K: Keys>(
     at: &PutPoint<'_, (L, P, K)>,
     slot: Slot,
 ) {
-    let &PutPoint { page, shape, rank, .. } = at;
+    let (SlotsView { page, shape, .. }, rank) = (at.node.view, at.rank);
     debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
     if !rank.exact {
         L::insert::<M, P>(m, page, shape, rank.le, slot);
@@ -292,7 +297,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
         _: &K::Input,
         _: &K::Prepared<'_, M>,
     ) -> Option<Asking> {
-        let full = at.view.count >= L::capacity::<M>(at.page.slots(), at.shape);
+        let full = at.node.count() >= L::capacity::<M>(at.node.page().slots(), at.node.shape());
         (full && at.found.is_none()).then_some(Asking { rank: at.rank, bytes: size_of::<Slot>() })
     }
 
@@ -338,7 +343,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
         prepared: &'s K::Prepared<'p, M>,
         (): &mut (),
     ) {
-        let slot = <K as ValueWrites>::write(step, op, at.shape, plan, pair, prepared);
+        let slot = <K as ValueWrites>::write(step, op, at.node.shape(), plan, pair, prepared);
         link(step.medium(), op, at, slot);
     }
 
@@ -370,7 +375,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeFills for (L, P, K) {
     ) -> bool {
         false
     }
-    fn plan_fill(_: Run, _: &[(&K::Key, &K::Input)]) -> Result<Option<Infallible>> {
+    fn plan_fill(_: &NodeAt<'_, Self>, _: &[(&K::Key, &K::Input)]) -> Result<Option<Infallible>> {
         Ok(None)
     }
     fn fill_count(plan: &Infallible) -> usize {
@@ -474,26 +479,18 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
     }
 
     #[inline(always)]
-    fn entry_wants<M: Medium>(
-        page: Page<'_>,
-        shape: Shape,
-        run: Run,
-        rank: Rank,
-        _: &K::Key,
-    ) -> Option<Asking> {
-        let full = run.count >= L::capacity::<M>(page.slots(), shape);
+    fn entry_wants<M: Medium>(at: &NodeAt<'_, Self>, rank: Rank, _: &K::Key) -> Option<Asking> {
+        let full = at.count() >= L::capacity::<M>(at.page().slots(), at.shape());
         full.then_some(Asking { rank, bytes: size_of::<Slot>() })
     }
 
     #[inline(always)]
     fn new_entry(
-        _: Page<'_>,
-        shape: Shape,
-        _: Run,
+        at: &NodeAt<'_, Self>,
         _: Rank,
         (separator, child): (&K::Key, PageNo),
     ) -> Result<Slot> {
-        Ok(K::entry(shape, separator, child))
+        Ok(K::entry(at.shape(), separator, child))
     }
 
     fn enter<'m, M: Medium>(
@@ -508,15 +505,16 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
         notes::note_insert(m, op, page, rank.le, *slot);
     }
 
-    fn stage<M: Medium>(page: Page<'_>, shape: Shape, run: Run, _: &K::Key, _: usize) -> NodeRoom {
-        let room = L::capacity::<M>(page.slots(), shape);
-        NodeRoom { load: run.count.min(page.slots()), room, entry: 1, gain: (room / 2).max(1) }
+    fn stage<M: Medium>(at: &NodeAt<'_, Self>, _: &K::Key, _: usize) -> NodeRoom {
+        let room = L::capacity::<M>(at.page().slots(), at.shape());
+        NodeRoom { load: at.count(), room, entry: 1, gain: (room / 2).max(1) }
     }
 
-    fn split_point(page: Page<'_>, run: Run, asking: Asking) -> Result<usize> {
+    fn split_point(at: &NodeAt<'_, Self>, asking: Asking) -> Result<usize> {
+        let count = at.count();
         // Keys that only ascend leave the rightmost node full instead of half full.
-        let appends = asking.rank.le == run.count && sibling(page).is_none();
-        Ok(if appends { run.count - 1 } else { run.count / 2 })
+        let appends = asking.rank.le == count && sibling(at.page()).is_none();
+        Ok(if appends { count - 1 } else { count / 2 })
     }
 
     fn prepare_split<'p, M: Medium>(
@@ -606,17 +604,17 @@ impl<L: Layout, P: Probe, K: Keys> NodeMerges for (L, P, K) {
     /// Not each removal asks: two nodes that are looked at each time lose less than a sixteenth of a
     /// node unseen.
     #[inline(always)]
-    fn is_sparse(page: Page<'_>, run: Run) -> bool {
-        let slots = page.slots();
-        run.count <= room_for_two(slots) && run.count.is_multiple_of(slots / 32 + 1)
+    fn is_sparse(at: &NodeAt<'_, Self>) -> bool {
+        let (count, slots) = (at.count(), at.page().slots());
+        count <= room_for_two(slots) && count.is_multiple_of(slots / 32 + 1)
     }
 
-    fn load(_: Page<'_>, run: Run) -> usize {
-        run.count
+    fn load(at: &NodeAt<'_, Self>) -> usize {
+        at.count()
     }
 
-    fn takes_another<M: Medium>(page: Page<'_>, shape: Shape, run: Run) -> bool {
-        run.count < L::capacity::<M>(page.slots(), shape)
+    fn takes_another<M: Medium>(at: &NodeAt<'_, Self>) -> bool {
+        at.count() < L::capacity::<M>(at.page().slots(), at.shape())
     }
 
     fn fit<M: Medium>(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool {
@@ -686,7 +684,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeEvens for (L, P, K) {
     const EVENS: bool = false;
     type EvenPlan = Infallible;
 
-    fn is_run(_: Page<'_>, _: Run, _: Asking) -> bool {
+    fn is_run(_: &NodeAt<'_, Self>, _: Asking) -> bool {
         false
     }
     fn may_take(_: Page<'_>) -> bool {
@@ -749,9 +747,9 @@ impl<L: Layout, P: Probe, K: Keys> NodeChecks for (L, P, K) {
         (count > page.slots()).then(|| (at, format!("holds {count} entries")))
     }
 
-    fn look<'m>(page: Page<'m>, run: Run, pos: usize) -> EntryView<'m, Self> {
-        let p = run.slot(page, pos);
-        let entry = Slot::read(page, p);
+    fn look<'m>(at: &NodeAt<'m, Self>, pos: usize) -> EntryView<'m, Self> {
+        let p = at.view.run.slot(at.page(), pos);
+        let entry = Slot::read(at.page(), p);
         EntryView { offset: LINE_BYTES + 16 * p, identity: Some(entry.ident), entry }
     }
 
@@ -759,15 +757,15 @@ impl<L: Layout, P: Probe, K: Keys> NodeChecks for (L, P, K) {
         K::slot_fits(shape, slot, key)
     }
 
-    fn bounds_fit(page: Page<'_>, shape: Shape, low: &K::Owned, high: Option<&K::Owned>) -> bool {
-        <K as Inspect>::bounds_fit(page, shape, low, high)
+    fn bounds_fit(at: &NodeAt<'_, Self>, low: &K::Owned, high: Option<&K::Owned>) -> bool {
+        <K as Inspect>::bounds_fit(at.page(), at.shape(), low, high)
     }
 
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2] {
         <K as Inspect>::bound_records(page)
     }
 
-    fn fill(page: Page<'_>, run: Run) -> (usize, usize) {
-        (run.count, page.slots())
+    fn fill(at: &NodeAt<'_, Self>) -> (usize, usize) {
+        (at.count(), at.page().slots())
     }
 }

@@ -12,9 +12,9 @@ use everleaf_pmem::{
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    Asking, EntryView, FLAG_BYTES, FLAG_SLOTTED, MAX_LEVEL, NodeAt, NodeBounds, NodeChecks,
-    NodeCopies, NodeEvens, NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams,
-    NodeValues, NodeWrites, PutPoint, Rank, Shape, Siblings, UnderLog, damaged,
+    Asking, EntryView, MAX_LEVEL, NodeAt, NodeBounds, NodeChecks, NodeCopies, NodeEvens, NodeFills,
+    NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams, NodeValues, NodeWrites, PutPoint,
+    Rank, Shape, Siblings, UnderLog, damaged,
 };
 use crate::record::{self, PendingRecord, check_limits, key_of_record, read};
 use crate::slots::Slot;
@@ -53,24 +53,12 @@ impl NodeKeys for Slotted {
     }
 
     #[inline(always)]
-    fn shape(page: Page<'_>) -> Option<Shape> {
-        Shape::with_flags(page, FLAG_BYTES | FLAG_SLOTTED)
+    fn node(page: Page<'_>) -> Option<NodeAt<'_, Self>> {
+        View::at(page).map(|view| NodeAt { view })
     }
     #[inline(always)]
-    fn view(page: Page<'_>) -> View<'_> {
-        View::read(page)
-    }
-    #[inline(always)]
-    fn reader_view(page: Page<'_>) -> View<'_> {
-        View::read(page)
-    }
-    #[inline(always)]
-    fn count(view: View<'_>) -> usize {
-        view.count()
-    }
-    #[inline(always)]
-    fn entry<'m>(_: Page<'m>, view: View<'m>, pos: usize) -> EntryAt<'m> {
-        EntryAt { view, pos, parts: view.entry(pos) }
+    fn entry<'m>(at: &NodeAt<'m, Self>, pos: usize) -> EntryAt<'m> {
+        EntryAt { view: at.view, pos, parts: at.view.entry(pos) }
     }
     #[inline(always)]
     fn prefetch(page: Page<'_>) {
@@ -82,14 +70,8 @@ impl NodeKeys for Slotted {
     }
 
     #[inline(always)]
-    fn rank<M: Medium>(
-        pool: &Pool<M>,
-        _: Page<'_>,
-        _: Shape,
-        view: View<'_>,
-        key: &[u8],
-    ) -> Result<Rank> {
-        view.rank(key, |place| compare(pool, place, key))
+    fn rank<M: Medium>(pool: &Pool<M>, at: &NodeAt<'_, Self>, key: &[u8]) -> Result<Rank> {
+        at.view.rank(key, |place| compare(pool, place, key))
     }
 
     #[inline]
@@ -114,13 +96,8 @@ impl NodeBounds for Slotted {
     const PREFIXED: bool = true;
 
     #[inline(always)]
-    fn cmp_high<M: Medium>(
-        pool: &Pool<M>,
-        page: Page<'_>,
-        _: Shape,
-        key: &[u8],
-    ) -> Result<Ordering> {
-        View::read(page).cmp_high(key, |place| compare(pool, place, key))
+    fn cmp_high<M: Medium>(pool: &Pool<M>, at: &NodeAt<'_, Self>, key: &[u8]) -> Result<Ordering> {
+        at.view.cmp_high(key, |place| compare(pool, place, key))
     }
 
     fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<Vec<u8>>> {
@@ -371,7 +348,7 @@ impl Slotted {
         value: &'a [u8],
     ) -> bool {
         let frees = at.found.is_some_and(|entry| entry.parts.value == ValueSize::Reference);
-        !frees && ready.put(&at.view, at.rank, key, Value::Inline(value))
+        !frees && ready.put(&at.node.view, at.rank, key, Value::Inline(value))
     }
 }
 
@@ -423,17 +400,17 @@ impl NodeWrites for Slotted {
     ) -> Option<Asking> {
         let size = Self::size_of(value, prepared);
         let room = match &at.found {
-            None => at.view.room_for(key, size),
+            None => at.node.view.room_for(key, size),
             Some(entry) => {
                 let value = match size {
                     ValueSize::Inline(_) => Value::Inline(value),
                     ValueSize::Reference => Value::Reference(0),
                 };
-                at.view.room_for_update(entry.pos, &value)
+                at.node.view.room_for_update(entry.pos, &value)
             }
         };
         (room == Room::Full).then(|| {
-            let bytes = at.view.bytes_for(key, size) + slotted::SLOT_BYTES;
+            let bytes = at.node.view.bytes_for(key, size) + slotted::SLOT_BYTES;
             Asking { rank: at.rank, bytes }
         })
     }
@@ -448,9 +425,9 @@ impl NodeWrites for Slotted {
             Some(record) => Value::Reference(record.bits()),
             None => Value::Inline(value),
         };
-        match ready.put(&at.view, at.rank, key, value) {
+        match ready.put(&at.node.view, at.rank, key, value) {
             true => Ok(()),
-            false => Err(damaged(at.page, "has less room than it says")),
+            false => Err(damaged(at.node.page(), "has less room than it says")),
         }
     }
 
@@ -462,7 +439,7 @@ impl NodeWrites for Slotted {
         _: (&[u8], &[u8]),
         ready: &mut Edit<'_>,
     ) {
-        ready.apply(m, op, &at.view);
+        ready.apply(m, op, &at.node.view);
     }
 
     fn plan<'s, 'p: 's, M: Medium>(
@@ -489,7 +466,7 @@ impl NodeWrites for Slotted {
         if let (Some(prepared), Some(record)) = (prepared, plan) {
             prepared.write(step, op, *record, key, value);
         }
-        ready.apply(step.medium(), op, &at.view);
+        ready.apply(step.medium(), op, &at.node.view);
     }
 
     #[inline(always)]
@@ -516,11 +493,11 @@ impl NodeFills for Slotted {
         at: &PutPoint<'_, Self>,
         (key, value): (&'a [u8], &'a [u8]),
     ) -> bool {
-        is_inline(key.len(), value.len(), at.view.page_bytes())
+        is_inline(key.len(), value.len(), at.node.view.page_bytes())
             && Self::ready_inline(ready, at, key, value)
     }
-    fn plan_fill(view: View<'_>, pairs: &[(&[u8], &[u8])]) -> Result<Option<Fill>> {
-        Fill::plan(&view, pairs)
+    fn plan_fill(at: &NodeAt<'_, Self>, pairs: &[(&[u8], &[u8])]) -> Result<Option<Fill>> {
+        Fill::plan(&at.view, pairs)
     }
     fn fill_count(plan: &Fill) -> usize {
         plan.count()
@@ -649,30 +626,26 @@ impl NodeSplits for Slotted {
 
     #[inline(always)]
     fn entry_wants<M: Medium>(
-        _: Page<'_>,
-        _: Shape,
-        view: View<'_>,
+        at: &NodeAt<'_, Self>,
         rank: Rank,
         separator: &[u8],
     ) -> Option<Asking> {
-        let child = child_size(separator, view.page_bytes());
-        (view.room_for(separator, child) == Room::Full).then(|| {
-            let bytes = view.bytes_for(separator, child) + slotted::SLOT_BYTES;
+        let child = child_size(separator, at.view.page_bytes());
+        (at.view.room_for(separator, child) == Room::Full).then(|| {
+            let bytes = at.view.bytes_for(separator, child) + slotted::SLOT_BYTES;
             Asking { rank, bytes }
         })
     }
 
     fn new_entry<'a>(
-        page: Page<'_>,
-        _: Shape,
-        view: View<'_>,
+        at: &NodeAt<'_, Self>,
         rank: Rank,
         (separator, child): (&'a [u8], (PageNo, Option<u64>)),
     ) -> Result<Edit<'a>> {
         let mut edit = Edit::default();
-        match edit.put(&view, rank, separator, child_value(child)) {
+        match edit.put(&at.view, rank, separator, child_value(child)) {
             true => Ok(edit),
-            false => Err(damaged(page, "has less room than it says")),
+            false => Err(damaged(at.page(), "has less room than it says")),
         }
     }
 
@@ -687,14 +660,8 @@ impl NodeSplits for Slotted {
         entry.apply(m, op, &View::read(page));
     }
 
-    fn stage<M: Medium>(
-        page: Page<'_>,
-        shape: Shape,
-        view: View<'_>,
-        key: &[u8],
-        value_bytes: usize,
-    ) -> NodeRoom {
-        let page_bytes = page.geometry().page_bytes();
+    fn stage<M: Medium>(at: &NodeAt<'_, Self>, key: &[u8], value_bytes: usize) -> NodeRoom {
+        let page_bytes = at.view.page_bytes();
         let value = match value_bytes {
             bytes if bytes > slotted::inline_value_max(page_bytes) => ValueSize::Reference,
             bytes => ValueSize::Inline(bytes),
@@ -703,20 +670,20 @@ impl NodeSplits for Slotted {
         let pair = slotted::entry_bytes_for(key.len(), value, page_bytes);
         let longest =
             slotted::entry_bytes_for(slotted::whole_key_max(page_bytes), CHILD, page_bytes);
-        let separator = if shape.level == 0 {
+        let separator = if at.shape().level == 0 {
             slotted::entry_bytes_for(key.len(), CHILD, page_bytes)
         } else {
             longest
         };
         let room = slotted::room(page_bytes);
         // Inner nodes get nothing but separators.
-        let entry = if shape.level == 0 { pair.max(separator) } else { separator };
+        let entry = if at.shape().level == 0 { pair.max(separator) } else { separator };
         let entry = slotted::SLOT_BYTES + entry;
-        NodeRoom { load: view.used_bytes(), room, entry, gain: (room / 4).max(1) }
+        NodeRoom { load: at.view.used_bytes(), room, entry, gain: (room / 4).max(1) }
     }
 
-    fn split_point(_: Page<'_>, view: View<'_>, asking: Asking) -> Result<usize> {
-        view.split_point(asking.rank.lt(), asking.bytes)
+    fn split_point(at: &NodeAt<'_, Self>, asking: Asking) -> Result<usize> {
+        at.view.split_point(asking.rank.lt(), asking.bytes)
     }
 
     fn prepare_split<'p, M: Medium>(
@@ -782,17 +749,17 @@ impl NodeMerges for Slotted {
 
     /// Not each removal asks, but the one of the last pair does: an empty leaf always goes.
     #[inline(always)]
-    fn is_sparse(_: Page<'_>, view: View<'_>) -> bool {
-        let count = view.count();
-        slotted::is_sparse(&view) && (count < 4 || count.is_multiple_of(4))
+    fn is_sparse(at: &NodeAt<'_, Self>) -> bool {
+        let count = at.count();
+        slotted::is_sparse(&at.view) && (count < 4 || count.is_multiple_of(4))
     }
 
-    fn load(_: Page<'_>, view: View<'_>) -> usize {
-        view.used_bytes()
+    fn load(at: &NodeAt<'_, Self>) -> usize {
+        at.view.used_bytes()
     }
 
-    fn takes_another<M: Medium>(page: Page<'_>, _: Shape, view: View<'_>) -> bool {
-        2 * view.used_bytes() <= slotted::room(page.geometry().page_bytes())
+    fn takes_another<M: Medium>(at: &NodeAt<'_, Self>) -> bool {
+        2 * at.view.used_bytes() <= slotted::room(at.view.page_bytes())
     }
 
     fn fit<M: Medium>(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool {
@@ -844,8 +811,8 @@ impl NodeEvens for Slotted {
     const EVENS: bool = true;
     type EvenPlan = EvenPlan;
 
-    fn is_run(_: Page<'_>, view: View<'_>, asking: Asking) -> bool {
-        view.is_appending(asking.rank.lt())
+    fn is_run(at: &NodeAt<'_, Self>, asking: Asking) -> bool {
+        at.view.is_appending(asking.rank.lt())
     }
 
     fn may_take(neighbour: Page<'_>) -> bool {
@@ -935,8 +902,8 @@ impl NodeChecks for Slotted {
         }
     }
 
-    fn look<'m>(page: Page<'m>, view: View<'m>, pos: usize) -> EntryView<'m, Self> {
-        let entry = Self::entry(page, view, pos);
+    fn look<'m>(at: &NodeAt<'m, Self>, pos: usize) -> EntryView<'m, Self> {
+        let entry = at.entry(pos);
         EntryView { offset: entry.parts.at, identity: None, entry }
     }
 
@@ -944,8 +911,8 @@ impl NodeChecks for Slotted {
         entry.view.fits(entry.pos, key)
     }
 
-    fn bounds_fit(page: Page<'_>, _: Shape, low: &Vec<u8>, high: Option<&Vec<u8>>) -> bool {
-        View::read(page).bounds_fit(low, high.map(Vec::as_slice))
+    fn bounds_fit(at: &NodeAt<'_, Self>, low: &Vec<u8>, high: Option<&Vec<u8>>) -> bool {
+        at.view.bounds_fit(low, high.map(Vec::as_slice))
     }
 
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2] {
@@ -953,7 +920,7 @@ impl NodeChecks for Slotted {
         [record(view.low()), record(view.high())]
     }
 
-    fn fill(page: Page<'_>, view: View<'_>) -> (usize, usize) {
-        (view.used_bytes(), slotted::room(page.geometry().page_bytes()))
+    fn fill(at: &NodeAt<'_, Self>) -> (usize, usize) {
+        (at.view.used_bytes(), slotted::room(at.view.page_bytes()))
     }
 }

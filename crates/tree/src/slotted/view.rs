@@ -20,8 +20,7 @@ use everleaf_pmem::{Error, Page, PageNo, Result, fallible};
 use everleaf_pool::damaged;
 use everleaf_pool::kind::{self, KIND_WORD};
 
-use crate::node::Rank;
-use crate::node::{FLAG_BYTES, FLAG_SLOTTED, MAX_LEVEL};
+use crate::node::{FLAG_BYTES, FLAG_SLOTTED, KIND_AND_FLAGS, MAX_LEVEL, NodeView, Rank, Shape};
 use crate::slotted::entry::{
     CHILD_BYTES, Entry, FENCES_WORD, FIRST_SLOT, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG,
     LONG_CHILD_BYTES, LOW_IS_LONG, NO_FENCE, REFERENCE_BYTES, RUN_SHIFT, RUN_WORD, SIBLING_WORD,
@@ -226,6 +225,14 @@ impl<'m> Node<Page<'m>> {
         is_node(kind, page.geometry().page_bytes()).then(|| Self::read(page))
     }
 
+    /// The node on a page, as a search meets it: cut to the page where it is read.
+    #[inline(always)]
+    pub(super) fn at(page: Page<'m>) -> Option<Self> {
+        let node = Self::read(page);
+        let is_own = node.kind & KIND_AND_FLAGS == kind::pack(kind::NODE, 0, KIND_FLAGS, 0);
+        (is_own && node.level() <= MAX_LEVEL).then_some(node)
+    }
+
     /// The node on a page of which the caller knows that it is one, or will know when it validates.
     #[inline(always)]
     pub fn read(page: Page<'m>) -> Self {
@@ -241,6 +248,22 @@ impl<'m> Node<Page<'m>> {
     #[inline(always)]
     pub fn page(&self) -> Page<'m> {
         self.bytes
+    }
+}
+
+impl<'m> NodeView<'m> for View<'m> {
+    #[inline(always)]
+    fn page(self) -> Page<'m> {
+        self.bytes
+    }
+    #[inline(always)]
+    fn shape(self) -> Shape {
+        let prefix = kind::prefix_of(self.kind) as usize;
+        Shape { level: self.level(), bytes: true, slotted: true, prefix }
+    }
+    #[inline(always)]
+    fn count(self) -> usize {
+        Node::count(&self)
     }
 }
 
