@@ -200,7 +200,9 @@ fn file(lines: &addr2line::Loader, at: u64) -> Option<String> {
         if name.is_some_and(|name| name.contains("drop_in_place<")) {
             continue;
         }
-        let ours = frame.location.and_then(|place| place.file).and_then(ours);
+        // What the compiler adds by itself has no line.
+        let place = frame.location.filter(|place| place.line.is_some_and(|line| line > 0));
+        let ours = place.and_then(|place| place.file).and_then(ours);
         if ours.is_some() {
             return ours;
         }

@@ -11,16 +11,198 @@
 //! [`scalar`] makes of whole words: that is what Miri and other processors run.
 //!
 //! A short copy is two loads that may overlap: the first bytes and the last ones.
+//!
+//! The rank of a word among words that ascend is found by ruling out halves until a few lines are left, which are
+//! compared one and all by the widest vectors that the processor has.
 
 use std::cmp::Ordering;
-use std::sync::atomic::AtomicU64;
+use std::hint::select_unpredictable;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{self, AtomicU64};
 
-use crate::lines_read::loaded;
+use crate::lines_read::{LINE_BYTES, loaded};
+use crate::page::{HEAD_WORDS, Page, SEQ_WORD};
+use crate::simd::count_le_scalar;
+use crate::sync::schedule::{before_read, before_write, scheduled};
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 use scalar as imp;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use x86 as imp;
+
+/// The bytes of a page. While another thread stores to them they may be old and new ones, mixed.
+impl Page<'_> {
+    /// The 8 bytes from byte `at` of the page on, little-endian. Bytes behind the page's end count as
+    /// 0, whatever `at` is. As with all bytes that are read here: while another thread stores to them
+    /// they may be old and new ones, mixed, and the reader validates the latch's version afterwards.
+    #[inline(always)]
+    pub fn load_le(self, at: usize) -> u64 {
+        before_read();
+        let last = self.geometry.page_bytes() - 8;
+        if at > last {
+            return self.load_at_end(at);
+        }
+        // SAFETY: at + 8 is no more than the page's bytes.
+        unsafe { load(self.words, at) }
+    }
+    #[cold]
+    fn load_at_end(self, at: usize) -> u64 {
+        let last = self.geometry.page_bytes() - 8;
+        // SAFETY: these are the page's last 8 bytes.
+        let word = unsafe { load(self.words, last) };
+        u32::try_from(8 * (at - last).min(8)).ok().and_then(|by| word.checked_shr(by)).unwrap_or(0)
+    }
+    /// Whether the page has all of the bytes `at .. at + len`.
+    #[inline(always)]
+    fn has(self, at: usize, len: usize) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.geometry.page_bytes())
+    }
+    /// Copies the bytes `at .. at + buf.len()` of the page. False, and `buf` holds anything, if they are
+    /// not all in the page.
+    #[inline(always)]
+    pub fn copy_out(self, at: usize, buf: &mut [u8]) -> bool {
+        before_read();
+        let inside = self.has(at, buf.len());
+        if inside {
+            // SAFETY: the bytes are in the page, as was asked.
+            unsafe { self.read(at, buf.as_mut_ptr(), buf.len()) };
+        }
+        inside
+    }
+    /// Appends the bytes `at .. at + len` of the page to `out`, which has the capacity. False, and
+    /// nothing is appended, if it has not or if they are not all in the page.
+    #[inline(always)]
+    pub fn append_to(self, at: usize, len: usize, out: &mut Vec<u8>) -> bool {
+        before_read();
+        let fits = self.has(at, len) && len <= out.capacity() - out.len();
+        if fits {
+            // SAFETY: the bytes are in the page, and the vector has room for them behind its own, which
+            // are then set.
+            unsafe {
+                self.read(at, out.as_mut_ptr().add(out.len()), len);
+                out.set_len(out.len() + len);
+            }
+        }
+        fits
+    }
+    /// Under a test's scheduler line by line: others may store in between, as they may anyway.
+    ///
+    /// # Safety
+    /// The page has the bytes `at .. at + n`, and `to` is valid for writes of as many.
+    #[inline(always)]
+    unsafe fn read(self, at: usize, to: *mut u8, n: usize) {
+        if scheduled() {
+            for (i, len) in pieces(at, n, LINE_BYTES) {
+                before_read();
+                // SAFETY: a part of the caller's.
+                unsafe { read(self.words, at + i, to.add(i), len) };
+            }
+            return;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { read(self.words, at, to, n) };
+    }
+    /// Compares the bytes `at .. at + len` of the page with `other`, lexicographically, and then by
+    /// length. Bytes outside of the page are as if they were not there.
+    #[inline(always)]
+    pub fn cmp_bytes(self, at: usize, len: usize, other: &[u8]) -> Ordering {
+        before_read();
+        let at = at.min(self.geometry.page_bytes());
+        let len = len.min(self.geometry.page_bytes() - at);
+        let common = len.min(other.len());
+        let order = if at + common < 8 {
+            self.cmp_first_word(at, &other[..common])
+        } else {
+            // SAFETY: the bytes are in the page, and at least 8 bytes end with them.
+            unsafe { compare(self.words, at, &other[..common]) }
+        };
+        order.then(len.cmp(&other.len()))
+    }
+    /// Compares bytes of the page's first word: entries and fences lie far behind it.
+    #[cold]
+    fn cmp_first_word(self, at: usize, other: &[u8]) -> Ordering {
+        // SAFETY: a page has more than 8 bytes.
+        let word = unsafe { load(self.words, 0) }.to_le_bytes();
+        word[at..at + other.len()].cmp(other)
+    }
+    /// How many of the `n` words from word `first` of the page on, which ascend, are ≤ `key`; those
+    /// outside of the page do not count. Any number up to `n`, if another thread stores to them.
+    #[inline(always)]
+    pub fn words_le(self, first: usize, n: usize, key: u64) -> usize {
+        before_read();
+        let first = first.min(self.geometry.page_words());
+        let n = n.min(self.geometry.page_words() - first);
+        // SAFETY: first + n is no more than the page's words.
+        unsafe { rank_le(self.words.add(first), n, key) }
+    }
+    /// Whether bytes may be stored at `at .. at + len`: they are in the page, and not among the words
+    /// that belong to the medium.
+    #[inline(always)]
+    pub(crate) fn takes(self, at: usize, len: usize) -> bool {
+        at >= LINE_BYTES && self.has(at, len) || at <= 8 * SEQ_WORD && len <= 8 * SEQ_WORD - at
+    }
+    /// Stores `bytes` at byte `at`, in any order. The caller holds the latch. Panics if the page does
+    /// not take them.
+    #[inline(always)]
+    pub(crate) fn copy_in(self, at: usize, bytes: &[u8]) {
+        if !self.takes(at, bytes.len()) {
+            misplaced(at, bytes.len());
+        }
+        if scheduled() {
+            for (i, len) in pieces(at, bytes.len(), LINE_BYTES) {
+                before_write();
+                // SAFETY: a part of what follows.
+                unsafe { write(self.words, at + i, &bytes[i..i + len]) };
+            }
+            return;
+        }
+        // SAFETY: the place is in the page, and the caller holds the latch.
+        unsafe { write(self.words, at, bytes) };
+    }
+    /// Copies `n` words from word `from` to word `to`; the two may overlap. The caller holds the latch.
+    /// Panics if they are not all in the page, or if the page does not take them.
+    #[inline(always)]
+    pub(crate) fn move_words(self, from: usize, to: usize, n: usize) {
+        if !self.moves(from, to, n) {
+            misplaced(from.max(to).saturating_mul(8), n.saturating_mul(8));
+        }
+        if scheduled() {
+            let mut parts: Vec<_> = pieces(to, n, HEAD_WORDS).collect();
+            if to > from {
+                parts.reverse();
+            }
+            for (i, len) in parts {
+                before_write();
+                // SAFETY: a part of what follows.
+                unsafe { move_words(self.words, from + i, to + i, len) };
+            }
+            return;
+        }
+        // SAFETY: both places are in the page, and the caller holds the latch.
+        unsafe { move_words(self.words, from, to, n) };
+    }
+    /// Whether `n` words may be copied from word `from` to word `to`.
+    #[inline(always)]
+    pub(crate) fn moves(self, from: usize, to: usize, n: usize) -> bool {
+        let words = self.geometry.page_words();
+        n <= words && from.max(to) <= words - n && (to >= HEAD_WORDS || to + n <= SEQ_WORD)
+    }
+}
+
+/// Out of the way, so that those who check need no room for the message.
+#[cold]
+fn misplaced(at: usize, n: usize) -> ! {
+    panic!("{n} bytes at {at} of a page, which does not take them");
+}
+
+/// Parts of `n` from `at` on that do not cross a multiple of `unit`: where each begins, counted from `at`,
+/// and how many it has.
+fn pieces(at: usize, n: usize, unit: usize) -> impl Iterator<Item = (usize, usize)> {
+    let first = (unit - at % unit).min(n);
+    let more = (first..n).step_by(unit).map(move |i| (i, unit.min(n - i)));
+    std::iter::once((0, first)).chain(more)
+}
 
 /// The 8 bytes from byte `at` behind `words` on, as a little-endian number.
 ///
@@ -117,6 +299,109 @@ fn short(bytes: &[u8]) -> u64 {
     }
 }
 
+/// The widest vectors that the processor has, as far as it was asked.
+///
+/// Std's own answer is as cheap, but its first question is made where it is asked: each caller then saves
+/// registers for a call that comes once in a process.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+static WIDTH: AtomicU8 = AtomicU8::new(UNKNOWN);
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const UNKNOWN: u8 = 0;
+/// None that are used here.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const NO_AVX: u8 = 1;
+/// Those of 32 bytes, by AVX2.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const AVX2: u8 = 2;
+/// Those of 64 bytes, by AVX-512F.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const AVX512: u8 = 3;
+
+/// The widest vectors that the processor has. 0: nobody has asked it yet, see [`find_width`].
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn width() -> u8 {
+    WIDTH.load(atomic::Ordering::Relaxed)
+}
+
+/// Asks the processor.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cold]
+fn find_width() {
+    let width = if std::arch::is_x86_feature_detected!("avx512f") {
+        AVX512
+    } else if std::arch::is_x86_feature_detected!("avx2") {
+        AVX2
+    } else {
+        NO_AVX
+    };
+    WIDTH.store(width, atomic::Ordering::Relaxed);
+}
+
+/// Words that are compared one and all; of more than these, halves are ruled out first.
+const WINDOW: usize = 32;
+
+/// How many of the `n` words at `at`, which ascend, are ≤ `key`; any number up to `n` if they do not.
+///
+/// # Safety
+/// `at` must point to `n` readable atomics.
+#[inline(always)]
+unsafe fn rank_le(at: *const AtomicU64, n: usize, key: u64) -> usize {
+    // SAFETY: the caller's contract, and the processor has what it says.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        let width = width();
+        if width == AVX512 {
+            x86::rank_le_avx512(at, n, key)
+        } else if width == AVX2 {
+            x86::rank_le_avx2(at, n, key)
+        } else if width == NO_AVX {
+            rank_le_scalar(at, n, key)
+        } else {
+            x86::rank_le_first(at, n, key)
+        }
+    }
+    // SAFETY: the caller's contract.
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    unsafe {
+        rank_le_scalar(at, n, key)
+    }
+}
+
+/// # Safety
+/// As [`rank_le`].
+unsafe fn rank_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
+    // SAFETY: the caller's contract; first + left is no more than n.
+    unsafe {
+        let (first, left) = narrow(at, n, key);
+        first + count_le_scalar(at.add(first), left, key)
+    }
+}
+
+/// Rules halves out until a window is left: its first word, with as many that are ≤ `key` before it,
+/// and how many it has.
+///
+/// # Safety
+/// As [`rank_le`].
+#[inline(always)]
+unsafe fn narrow(at: *const AtomicU64, n: usize, key: u64) -> (usize, usize) {
+    let (mut first, mut left) = (0, n);
+    while left > WINDOW {
+        // Whole lines, so that what is left begins with a line if the words do. If the half is not
+        // passed over, what lies behind it stays in the window: it is greater and counts nothing.
+        let half = (left / 2) & !7;
+        // SAFETY: first + half < first + left <= n.
+        let word = unsafe { (*at.add(first + half)).load(atomic::Ordering::Acquire) };
+        loaded(at.wrapping_add(first + half), 8);
+        // Which half it is cannot be foreseen, so a branch would cost more than all else.
+        first += select_unpredictable(word <= key, half, 0);
+        left -= half;
+    }
+    // The caller loads the whole window.
+    loaded(at.wrapping_add(first), 8 * left);
+    (first, left)
+}
+
 #[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(dead_code, reason = "the tests' twin"))]
 mod scalar {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -190,10 +475,12 @@ mod scalar {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86 {
     use std::arch::asm;
-    use std::arch::x86_64::{__m128i, __m256i, __m512i};
+    use std::arch::x86_64::*;
     use std::sync::atomic::AtomicU64;
 
-    use crate::simd::{AVX2, AVX512, find_width, width};
+    use super::{AVX2, AVX512, find_width, width};
+    use crate::simd::count_le_scalar;
+    use crate::simd::x86::count_le_avx512;
 
     /// Defines a load and a store of page memory, by one instruction each: at a place, or of the last of
     /// the `n` bytes from there on.
@@ -400,6 +687,78 @@ mod x86 {
     }
     moves!(move_up: up16, up32, up64);
     moves!(move_down: down16, down32, down64);
+
+    /// # Safety
+    /// As [`super::rank_le`].
+    #[cold]
+    pub unsafe fn rank_le_first(at: *const AtomicU64, n: usize, key: u64) -> usize {
+        super::find_width();
+        // SAFETY: the caller's contract.
+        unsafe { super::rank_le(at, n, key) }
+    }
+
+    /// # Safety
+    /// As [`super::rank_le`], on a processor with AVX-512F.
+    #[target_feature(enable = "avx512f,popcnt")]
+    pub unsafe fn rank_le_avx512(at: *const AtomicU64, n: usize, key: u64) -> usize {
+        // SAFETY: the caller's contract.
+        let (first, left) = unsafe { super::narrow(at, n, key) };
+        let whole = left & !7;
+        // SAFETY: words of the window, which are the caller's.
+        let (at, count) = unsafe { (at.add(first), count_le_avx512(at.add(first), whole, key)) };
+        if whole == left {
+            return first + count;
+        }
+        let mask: __mmask8 = (1 << (left - whole)) - 1;
+        let lanes: __m512i;
+        // SAFETY: the block reads the words that the mask names, which are the window's last.
+        unsafe {
+            asm!("vmovdqu64 {v}{{{m}}}{{z}}, [{p}]", v = out(zmm_reg) lanes, m = in(kreg) mask,
+                 p = in(reg) at.add(whole), options(nostack, preserves_flags, readonly));
+        }
+        let key = _mm512_set1_epi64(key.cast_signed());
+        let last = _mm512_mask_cmple_epu64_mask(mask, lanes, key).count_ones() as usize;
+        first + count + last
+    }
+
+    /// # Safety
+    /// As [`super::rank_le`], on a processor with AVX2.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn rank_le_avx2(at: *const AtomicU64, n: usize, key: u64) -> usize {
+        // SAFETY: the caller's contract; of the window first a multiple of 4, and then the rest.
+        unsafe {
+            let (first, left) = super::narrow(at, n, key);
+            let (at, whole) = (at.add(first), left & !3);
+            let last = count_le_scalar(at.add(whole), left - whole, key);
+            first + whole - count_gt_avx2(at, whole, key) + last
+        }
+    }
+
+    /// How many of the `n` words at `at` are > `key`. Each lane counts for itself.
+    ///
+    /// # Safety
+    /// `at` must point to `n` readable atomics, a multiple of 4, on a processor with AVX2.
+    #[target_feature(enable = "avx2")]
+    unsafe fn count_gt_avx2(at: *const AtomicU64, n: usize, key: u64) -> usize {
+        // AVX2 compares signed words only: flipping the top bit of both sides keeps the order.
+        let flip = _mm256_set1_epi64x(i64::MIN);
+        let key = _mm256_xor_si256(_mm256_set1_epi64x(key.cast_signed()), flip);
+        let mut greater = _mm256_setzero_si256();
+        for i in (0..n).step_by(4) {
+            let lanes: __m256i;
+            // SAFETY: the caller promises n words, a multiple of 4; the block reads 32 bytes.
+            unsafe {
+                asm!("vmovdqu {v}, [{p}]", v = out(ymm_reg) lanes, p = in(reg) at.add(i),
+                     options(nostack, preserves_flags, readonly));
+            }
+            // Where a lane is greater it is -1.
+            let gt = _mm256_cmpgt_epi64(_mm256_xor_si256(lanes, flip), key);
+            greater = _mm256_sub_epi64(greater, gt);
+        }
+        let (low, high) = (_mm256_castsi256_si128(greater), _mm256_extracti128_si256(greater, 1));
+        let both = _mm_add_epi64(low, high);
+        (_mm_cvtsi128_si64(both) + _mm_extract_epi64(both, 1)).cast_unsigned() as usize
+    }
 }
 
 #[cfg(test)]
@@ -500,6 +859,33 @@ mod tests {
             let mut want = page.clone();
             want.copy_within(8 * from..8 * (from + n), 8 * to);
             assert!(bytes(&a) == want && bytes(&b) == want, "{n} words from {from} to {to}");
+        }
+    }
+
+    #[test]
+    fn all_variants_rank_alike() {
+        let step = if cfg!(miri) { 33 } else { 1 };
+        for n in (0..100).step_by(step) {
+            let words: Vec<AtomicU64> = (0..n).map(|i| AtomicU64::new(i * 3 + 1)).collect();
+            for key in (0..3 * n + 2).step_by(step).chain([u64::MAX]) {
+                let want =
+                    words.iter().filter(|w| w.load(atomic::Ordering::Relaxed) <= key).count();
+                // SAFETY: n words are there, features are checked.
+                unsafe {
+                    assert_eq!(rank_le(words.as_ptr(), n as usize, key), want, "{key} of {n}");
+                    #[cfg(all(target_arch = "x86_64", not(miri)))]
+                    if std::arch::is_x86_feature_detected!("avx2") {
+                        assert_eq!(x86::rank_le_avx2(words.as_ptr(), n as usize, key), want);
+                    }
+                }
+            }
+        }
+        let wild: Vec<AtomicU64> =
+            (0..100u64).map(|i| AtomicU64::new(i * 0x9e37_79b9 % 64)).collect();
+        let lengths = (0..100).step_by(step);
+        for (n, key) in lengths.flat_map(|n| (0..64).step_by(step).map(move |key| (n, key))) {
+            // SAFETY: n words are there.
+            assert!(unsafe { rank_le(wild.as_ptr(), n, key) } <= n);
         }
     }
 }

@@ -154,7 +154,7 @@ mod tests {
         let mut list = vec![1_u64];
         let refused = more(&mut list, usize::MAX / 8, "a test");
         let text = refused.expect_err("more than there is").to_string();
-        assert_eq!(text, format!("no memory for a test: {} bytes", usize::MAX / 8 * 8));
+        assert_eq!(text, "no memory for a test: 18,446,744,073,709,551,608 bytes");
         assert_eq!(list, [1]);
         assert!(matches!(super::list::<u64>(usize::MAX, "a test"), Err(Error::NoMemory { .. })));
         push(&mut list, 2, "a test").expect("little");

@@ -16,15 +16,14 @@
 //! for their whole lifetime and every index is masked or checked into the page, so callers cannot leave
 //! it.
 
-use std::cmp;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::latch::Latch;
 pub use crate::lines_read::LINE_BYTES;
 use crate::lines_read::loaded;
-use crate::sync::schedule::{before_read, before_write, scheduled};
-use crate::{bytes, simd};
+use crate::simd;
+use crate::sync::schedule::{before_read, before_write};
 
 /// The number of a page in its pool; its byte offset is `no × page_bytes` from the first page.
 pub type PageNo = u32;
@@ -100,13 +99,80 @@ impl<'m> Word<'m> {
     }
 }
 
+/// Where the pages of a region are, and their frames.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    words: *const AtomicU64,
+    frames: *const AtomicU64,
+    limit: PageNo,
+    geometry: Geometry,
+}
+
+// SAFETY: what is there is reached through atomics only.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// # Safety
+    /// `words` and `frames` must point to `limit` pages of that shape and to their frames, atomics that begin at a
+    /// multiple of 64 and live for as long as this.
+    pub(crate) unsafe fn new(
+        words: *const AtomicU64,
+        frames: *const AtomicU64,
+        limit: PageNo,
+        geometry: Geometry,
+    ) -> Self {
+        Self { words, frames, limit, geometry }
+    }
+
+    /// The shape of the pages.
+    #[inline(always)]
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub(crate) fn limit(&self) -> PageNo {
+        self.limit
+    }
+
+    /// The page of that number.
+    #[inline(always)]
+    pub(crate) fn get(&self, no: PageNo) -> Option<Page<'_>> {
+        if no >= self.limit {
+            return None;
+        }
+        let g = self.geometry;
+        // SAFETY: no < limit, so both places are among those that `new` was promised; a page's bytes and those of a
+        // frame are multiples of 64.
+        unsafe {
+            let words = self.words.cast::<u8>().add(no as usize * g.page_bytes());
+            let frame = self.frames.cast::<u8>().add(no as usize * g.frame_bytes());
+            Some(Page::new(words.cast(), frame.cast(), no, g))
+        }
+    }
+
+    /// The memory of the first page, by another number: that of the page whose copy is there.
+    ///
+    /// # Panics
+    /// If there is no page.
+    pub(crate) fn first_as(&self, no: PageNo) -> Page<'_> {
+        assert!(self.limit > 0, "a region without a page");
+        // SAFETY: there is a first page. A page's number is no part of where it is.
+        unsafe { Page::new(self.words, self.frames, no, self.geometry) }
+    }
+}
+
 /// A checked handle of one page and its frame.
 #[derive(Clone, Copy)]
 pub struct Page<'m> {
-    words: *const AtomicU64,
+    /// For who reads bytes.
+    pub(crate) words: *const AtomicU64,
     frame: *const AtomicU64,
     no: PageNo,
-    geometry: Geometry,
+    pub(crate) geometry: Geometry,
     _region: PhantomData<&'m AtomicU64>,
 }
 
@@ -120,7 +186,7 @@ impl<'m> Page<'m> {
     /// `words` must point to `geometry.page_words()` and `frame` to `geometry.frame_bytes() / 8`
     /// atomics, 64-byte aligned, that live for `'m`.
     #[inline(always)]
-    pub(crate) unsafe fn new(
+    unsafe fn new(
         words: *const AtomicU64,
         frame: *const AtomicU64,
         no: PageNo,
@@ -251,161 +317,6 @@ impl<'m> Page<'m> {
         debug_assert!(line < self.geometry.page_bytes() / LINE_BYTES, "line {line}");
         if line == 0 { self.head(0).cell } else { self.body_word(8 * (line - 1)).cell }
     }
-    /// The 8 bytes from byte `at` of the page on, little-endian. Bytes behind the page's end count as
-    /// 0, whatever `at` is. As with all bytes that are read here: while another thread stores to them
-    /// they may be old and new ones, mixed, and the reader validates the latch's version afterwards.
-    #[inline(always)]
-    pub fn load_le(self, at: usize) -> u64 {
-        before_read();
-        let last = self.geometry.page_bytes() - 8;
-        if at > last {
-            return self.load_at_end(at);
-        }
-        // SAFETY: at + 8 is no more than the page's bytes.
-        unsafe { bytes::load(self.words, at) }
-    }
-    #[cold]
-    fn load_at_end(self, at: usize) -> u64 {
-        let last = self.geometry.page_bytes() - 8;
-        // SAFETY: these are the page's last 8 bytes.
-        let word = unsafe { bytes::load(self.words, last) };
-        u32::try_from(8 * (at - last).min(8)).ok().and_then(|by| word.checked_shr(by)).unwrap_or(0)
-    }
-    /// Whether the page has all of the bytes `at .. at + len`.
-    #[inline(always)]
-    fn has(self, at: usize, len: usize) -> bool {
-        at.checked_add(len).is_some_and(|end| end <= self.geometry.page_bytes())
-    }
-    /// Copies the bytes `at .. at + buf.len()` of the page. False, and `buf` holds anything, if they are
-    /// not all in the page.
-    #[inline(always)]
-    pub fn copy_out(self, at: usize, buf: &mut [u8]) -> bool {
-        before_read();
-        let inside = self.has(at, buf.len());
-        if inside {
-            // SAFETY: the bytes are in the page, as was asked.
-            unsafe { self.read(at, buf.as_mut_ptr(), buf.len()) };
-        }
-        inside
-    }
-    /// Appends the bytes `at .. at + len` of the page to `out`, which has the capacity. False, and
-    /// nothing is appended, if it has not or if they are not all in the page.
-    #[inline(always)]
-    pub fn append_to(self, at: usize, len: usize, out: &mut Vec<u8>) -> bool {
-        before_read();
-        let fits = self.has(at, len) && len <= out.capacity() - out.len();
-        if fits {
-            // SAFETY: the bytes are in the page, and the vector has room for them behind its own, which
-            // are then set.
-            unsafe {
-                self.read(at, out.as_mut_ptr().add(out.len()), len);
-                out.set_len(out.len() + len);
-            }
-        }
-        fits
-    }
-    /// Under a test's scheduler line by line: others may store in between, as they may anyway.
-    ///
-    /// # Safety
-    /// The page has the bytes `at .. at + n`, and `to` is valid for writes of as many.
-    #[inline(always)]
-    unsafe fn read(self, at: usize, to: *mut u8, n: usize) {
-        if scheduled() {
-            for (i, len) in pieces(at, n, LINE_BYTES) {
-                before_read();
-                // SAFETY: a part of the caller's.
-                unsafe { bytes::read(self.words, at + i, to.add(i), len) };
-            }
-            return;
-        }
-        // SAFETY: the caller's contract.
-        unsafe { bytes::read(self.words, at, to, n) };
-    }
-    /// Compares the bytes `at .. at + len` of the page with `other`, lexicographically, and then by
-    /// length. Bytes outside of the page are as if they were not there.
-    #[inline(always)]
-    pub fn cmp_bytes(self, at: usize, len: usize, other: &[u8]) -> cmp::Ordering {
-        before_read();
-        let at = at.min(self.geometry.page_bytes());
-        let len = len.min(self.geometry.page_bytes() - at);
-        let common = len.min(other.len());
-        let order = if at + common < 8 {
-            self.cmp_first_word(at, &other[..common])
-        } else {
-            // SAFETY: the bytes are in the page, and at least 8 bytes end with them.
-            unsafe { bytes::compare(self.words, at, &other[..common]) }
-        };
-        order.then(len.cmp(&other.len()))
-    }
-    /// Compares bytes of the page's first word: entries and fences lie far behind it.
-    #[cold]
-    fn cmp_first_word(self, at: usize, other: &[u8]) -> cmp::Ordering {
-        // SAFETY: a page has more than 8 bytes.
-        let word = unsafe { bytes::load(self.words, 0) }.to_le_bytes();
-        word[at..at + other.len()].cmp(other)
-    }
-    /// How many of the `n` words from word `first` of the page on, which ascend, are ≤ `key`; those
-    /// outside of the page do not count. Any number up to `n`, if another thread stores to them.
-    #[inline(always)]
-    pub fn words_le(self, first: usize, n: usize, key: u64) -> usize {
-        before_read();
-        let first = first.min(self.geometry.page_words());
-        let n = n.min(self.geometry.page_words() - first);
-        // SAFETY: first + n is no more than the page's words.
-        unsafe { simd::rank_le(self.words.add(first), n, key) }
-    }
-    /// Whether bytes may be stored at `at .. at + len`: they are in the page, and not among the words
-    /// that belong to the medium.
-    #[inline(always)]
-    pub(crate) fn takes(self, at: usize, len: usize) -> bool {
-        at >= LINE_BYTES && self.has(at, len) || at <= 8 * SEQ_WORD && len <= 8 * SEQ_WORD - at
-    }
-    /// Stores `bytes` at byte `at`, in any order. The caller holds the latch. Panics if the page does
-    /// not take them.
-    #[inline(always)]
-    pub(crate) fn copy_in(self, at: usize, bytes: &[u8]) {
-        if !self.takes(at, bytes.len()) {
-            misplaced(at, bytes.len());
-        }
-        if scheduled() {
-            for (i, len) in pieces(at, bytes.len(), LINE_BYTES) {
-                before_write();
-                // SAFETY: a part of what follows.
-                unsafe { bytes::write(self.words, at + i, &bytes[i..i + len]) };
-            }
-            return;
-        }
-        // SAFETY: the place is in the page, and the caller holds the latch.
-        unsafe { bytes::write(self.words, at, bytes) };
-    }
-    /// Copies `n` words from word `from` to word `to`; the two may overlap. The caller holds the latch.
-    /// Panics if they are not all in the page, or if the page does not take them.
-    #[inline(always)]
-    pub(crate) fn move_words(self, from: usize, to: usize, n: usize) {
-        if !self.moves(from, to, n) {
-            misplaced(from.max(to).saturating_mul(8), n.saturating_mul(8));
-        }
-        if scheduled() {
-            let mut parts: Vec<_> = pieces(to, n, HEAD_WORDS).collect();
-            if to > from {
-                parts.reverse();
-            }
-            for (i, len) in parts {
-                before_write();
-                // SAFETY: a part of what follows.
-                unsafe { bytes::move_words(self.words, from + i, to + i, len) };
-            }
-            return;
-        }
-        // SAFETY: both places are in the page, and the caller holds the latch.
-        unsafe { bytes::move_words(self.words, from, to, n) };
-    }
-    /// Whether `n` words may be copied from word `from` to word `to`.
-    #[inline(always)]
-    pub(crate) fn moves(self, from: usize, to: usize, n: usize) -> bool {
-        let words = self.geometry.page_words();
-        n <= words && from.max(to) <= words - n && (to >= HEAD_WORDS || to + n <= SEQ_WORD)
-    }
     /// Which of the 64 bytes of the header line, its words taken as little-endian, are equal to
     /// `byte`: bit i for byte i.
     #[inline(always)]
@@ -502,10 +413,10 @@ impl<'m> Page<'m> {
     /// Asks the processor to fetch the header, the latch, and the first lines of the aid.
     #[inline(always)]
     pub fn prefetch(self, aid_lines: usize) {
-        simd::prefetch(self.words.cast());
+        prefetch(self.words.cast());
         let mut at: *const u8 = self.frame.cast();
         for _ in 0..1 + aid_lines {
-            simd::prefetch(at);
+            prefetch(at);
             at = at.wrapping_add(LINE_BYTES);
         }
     }
@@ -514,33 +425,31 @@ impl<'m> Page<'m> {
     pub fn prefetch_whole(self, aid_lines: usize) {
         self.prefetch(aid_lines);
         let lines = self.geometry.page_bytes() / LINE_BYTES;
-        (1..lines).for_each(|line| simd::prefetch(std::ptr::from_ref(self.line(line)).cast()));
+        (1..lines).for_each(|line| prefetch(std::ptr::from_ref(self.line(line)).cast()));
     }
     /// Asks the processor to fetch the line of byte `at`. There need be no such byte.
     #[inline(always)]
     pub fn prefetch_at(self, at: usize) {
-        simd::prefetch(self.words.cast::<u8>().wrapping_add(at));
+        prefetch(self.words.cast::<u8>().wrapping_add(at));
     }
     /// Asks the processor to fetch the line of body word `j`, which is taken as [`body`](Self::body)
     /// takes it.
     #[inline(always)]
     pub fn prefetch_body(self, j: usize) {
-        simd::prefetch(std::ptr::from_ref(self.body(j).cell).cast());
+        prefetch(std::ptr::from_ref(self.body(j).cell).cast());
     }
 }
 
-/// Out of the way, so that those who check need no room for the message.
-#[cold]
-fn misplaced(at: usize, n: usize) -> ! {
-    panic!("{n} bytes at {at} of a page, which does not take them");
-}
-
-/// Parts of `n` from `at` on that do not cross a multiple of `unit`: where each begins, counted from `at`,
-/// and how many it has.
-fn pieces(at: usize, n: usize, unit: usize) -> impl Iterator<Item = (usize, usize)> {
-    let first = (unit - at % unit).min(n);
-    let more = (first..n).step_by(unit).map(move |i| (i, unit.min(n - i)));
-    std::iter::once((0, first)).chain(more)
+/// Asks for the line at `at`; any address is allowed.
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
 }
 
 /// Bytes of the largest page that there can be.

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::error::{Error, Grouped, Result};
-use crate::page::{Geometry, Page, PageNo};
+use crate::page::{Geometry, Page, PageNo, Pages};
 
 /// Miri knows no more than the first of them, and no advice.
 const PRIVATE: MapFlags =
@@ -53,8 +53,7 @@ pub enum RegionPart {
 pub struct Region {
     pages: Mapping,
     frames: Mapping,
-    geometry: Geometry,
-    limit: PageNo,
+    all: Pages,
 }
 
 impl Region {
@@ -64,8 +63,7 @@ impl Region {
     /// [`Error::Io`] if the system has no such address space.
     pub fn new(geometry: Geometry, limit: PageNo) -> Result<Self> {
         let (pages, frames) = part_bytes(geometry, limit)?;
-        let (pages, frames) = (Mapping::new(pages)?, Mapping::new(frames)?);
-        Ok(Self { pages, frames, geometry, limit })
+        Ok(Self::of(Mapping::new(pages)?, Mapping::new(frames)?, geometry, limit))
     }
     /// As [`new`](Self::new), for pages that are touched here and there and few at a time: the
     /// system backs them by its smallest pages, until [`huge`](Self::huge) or
@@ -80,7 +78,7 @@ impl Region {
             Ok::<_, Error>(mapping)
         };
         let (pages, frames) = part_bytes(geometry, limit)?;
-        Ok(Self { pages: small(pages)?, frames: small(frames)?, geometry, limit })
+        Ok(Self::of(small(pages)?, small(frames)?, geometry, limit))
     }
     /// Maps a file whose page 0 is `lead` bytes (a multiple of 4096) from its start, and reserves
     /// frames. `None` if it cannot be mapped as [`Share::Durable`].
@@ -102,7 +100,15 @@ impl Region {
             return Ok(None);
         };
         let frames = Mapping::new(frames)?;
-        Ok(Some(Self { pages, frames, geometry, limit }))
+        Ok(Some(Self::of(pages, frames, geometry, limit)))
+    }
+    /// Two mappings of [`part_bytes`] or more.
+    fn of(pages: Mapping, frames: Mapping, geometry: Geometry, limit: PageNo) -> Self {
+        let [words, of_frames] = [&pages, &frames].map(|mapping| mapping.base.cast_const().cast());
+        // SAFETY: both mappings are as long as that, are aligned to pages of the system, stay where they are, and live
+        // as long as the region.
+        let all = unsafe { Pages::new(words, of_frames, limit, geometry) };
+        Self { pages, frames, all }
     }
     /// The words of the file before page 0; none of anonymous memory.
     pub(crate) fn lead(&self) -> &[AtomicU64] {
@@ -110,18 +116,20 @@ impl Region {
     }
     /// The words of all pages, in the order of their numbers.
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        let n = self.limit as usize * self.geometry.page_words();
+        let n = self.limit() as usize * self.geometry().page_words();
         // SAFETY: the mapping has limit pages, is aligned, lives as long as &self, and is reached
         // through atomics only.
         unsafe { std::slice::from_raw_parts(self.pages.base.cast::<AtomicU64>(), n) }
     }
     /// The shape of the pages.
+    #[inline(always)]
     pub fn geometry(&self) -> Geometry {
-        self.geometry
+        self.all.geometry()
     }
     /// The number of pages that fit.
+    #[inline(always)]
     pub fn limit(&self) -> PageNo {
-        self.limit
+        self.all.limit()
     }
     /// Has the system back a stretch now. Its contents stay. Best effort: what fails here is tried
     /// again by the first touch.
@@ -135,8 +143,8 @@ impl Region {
     /// Bytes from one page to the next in a part.
     pub fn stride(&self, part: RegionPart) -> usize {
         match part {
-            RegionPart::Pages => self.geometry.page_bytes(),
-            RegionPart::Frames => self.geometry.frame_bytes(),
+            RegionPart::Pages => self.geometry().page_bytes(),
+            RegionPart::Frames => self.geometry().frame_bytes(),
         }
     }
     fn mapping(&self, part: RegionPart) -> &Mapping {
@@ -165,39 +173,23 @@ impl Region {
     /// # Panics
     /// If they do not end in the region. In debug builds, if they are a file's.
     pub fn give_back(&self, first: PageNo, n: u32) {
-        let bytes = self.geometry.page_bytes();
+        let bytes = self.geometry().page_bytes();
         debug_assert!(self.pages.lead == 0, "the memory is a file's");
-        let end = first.checked_add(n).filter(|end| *end <= self.limit);
+        let end = first.checked_add(n).filter(|end| *end <= self.limit());
         let end = end.expect("pages of the region") as usize;
         self.pages.forget(first as usize * bytes..end * bytes);
     }
     /// The page of that number.
     #[inline(always)]
     pub fn page(&self, no: PageNo) -> Option<Page<'_>> {
-        if no >= self.limit {
-            return None;
-        }
-        let g = self.geometry;
-        // SAFETY: no < limit, so both pointers stay inside mappings that live as long as &self;
-        // strides are multiples of 64 and mappings are page-aligned.
-        unsafe {
-            Some(Page::new(
-                self.pages.at(no as usize * g.page_bytes()),
-                self.frames.at(no as usize * g.frame_bytes()),
-                no,
-                g,
-            ))
-        }
+        self.all.get(no)
     }
     /// The memory of the first page, by another number: that of the page whose copy is there.
     ///
     /// # Panics
     /// If there is no page.
     pub(crate) fn first_page_as(&self, no: PageNo) -> Page<'_> {
-        assert!(self.limit > 0, "a region without a page");
-        // SAFETY: there is a first page, so both pointers stay inside mappings that live as long as &self. A
-        // page's number is no part of where it is.
-        unsafe { Page::new(self.pages.at(0), self.frames.at(0), no, self.geometry) }
+        self.all.first_as(no)
     }
 }
 
@@ -392,15 +384,6 @@ impl Mapping {
                 madvise(self.base.add(range.start).cast(), range.len(), Advice::LinuxPopulateWrite)
             };
         }
-    }
-
-    /// # Safety
-    /// `offset` must be below the mapping's size and a multiple of 8.
-    #[inline(always)]
-    unsafe fn at(&self, offset: usize) -> *const AtomicU64 {
-        debug_assert!(offset < self.bytes && offset.is_multiple_of(64), "offset {offset}");
-        // SAFETY: the caller keeps offset inside the mapping.
-        unsafe { self.base.add(offset) }.cast::<AtomicU64>().cast_const()
     }
 }
 

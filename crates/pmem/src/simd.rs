@@ -5,9 +5,6 @@
 //! 8-byte lane is read whole, and a reader validates its latch version afterwards. The widest
 //! variant is picked once at run time; other processors, and Miri, use the scalar path.
 
-use std::hint::select_unpredictable;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-use std::sync::atomic::AtomicU8;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lines_read::loaded;
@@ -36,113 +33,10 @@ pub(crate) unsafe fn count_le(at: *const AtomicU64, n: usize, key: u64) -> usize
 
 /// # Safety
 /// As [`count_le`].
-unsafe fn count_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
+pub(crate) unsafe fn count_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
     // SAFETY: the caller promises n readable atomics.
     let words = unsafe { std::slice::from_raw_parts(at, n) };
     words.iter().filter(|w| w.load(Ordering::Acquire) <= key).count()
-}
-
-/// The widest vectors that the processor has, as far as it was asked.
-///
-/// Std's own answer is as cheap, but its first question is made where it is asked: each caller then saves
-/// registers for a call that comes once in a process.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-static WIDTH: AtomicU8 = AtomicU8::new(UNKNOWN);
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-const UNKNOWN: u8 = 0;
-/// None that are used here.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) const NO_AVX: u8 = 1;
-/// Those of 32 bytes, by AVX2.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) const AVX2: u8 = 2;
-/// Those of 64 bytes, by AVX-512F.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) const AVX512: u8 = 3;
-
-/// The widest vectors that the processor has. 0: nobody has asked it yet, see [`find_width`].
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline(always)]
-pub(crate) fn width() -> u8 {
-    WIDTH.load(Ordering::Relaxed)
-}
-
-/// Asks the processor.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[cold]
-pub(crate) fn find_width() {
-    let width = if std::arch::is_x86_feature_detected!("avx512f") {
-        AVX512
-    } else if std::arch::is_x86_feature_detected!("avx2") {
-        AVX2
-    } else {
-        NO_AVX
-    };
-    WIDTH.store(width, Ordering::Relaxed);
-}
-
-/// Words that are compared one and all; of more than these, halves are ruled out first.
-const WINDOW: usize = 32;
-
-/// How many of the `n` words at `at`, which ascend, are ≤ `key`; any number up to `n` if they do not.
-///
-/// # Safety
-/// `at` must point to `n` readable atomics.
-#[inline(always)]
-pub(crate) unsafe fn rank_le(at: *const AtomicU64, n: usize, key: u64) -> usize {
-    // SAFETY: the caller's contract, and the processor has what it says.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    unsafe {
-        let width = width();
-        if width == AVX512 {
-            x86::rank_le_avx512(at, n, key)
-        } else if width == AVX2 {
-            x86::rank_le_avx2(at, n, key)
-        } else if width == NO_AVX {
-            rank_le_scalar(at, n, key)
-        } else {
-            x86::rank_le_first(at, n, key)
-        }
-    }
-    // SAFETY: the caller's contract.
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    unsafe {
-        rank_le_scalar(at, n, key)
-    }
-}
-
-/// # Safety
-/// As [`rank_le`].
-unsafe fn rank_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
-    // SAFETY: the caller's contract; first + left is no more than n.
-    unsafe {
-        let (first, left) = narrow(at, n, key);
-        first + count_le_scalar(at.add(first), left, key)
-    }
-}
-
-/// Rules halves out until a window is left: its first word, with as many that are ≤ `key` before it,
-/// and how many it has.
-///
-/// # Safety
-/// As [`rank_le`].
-#[inline(always)]
-unsafe fn narrow(at: *const AtomicU64, n: usize, key: u64) -> (usize, usize) {
-    let (mut first, mut left) = (0, n);
-    while left > WINDOW {
-        // Whole lines, so that what is left begins with a line if the words do. If the half is not
-        // passed over, what lies behind it stays in the window: it is greater and counts nothing.
-        let half = (left / 2) & !7;
-        // SAFETY: first + half < first + left <= n.
-        let word = unsafe { (*at.add(first + half)).load(Ordering::Acquire) };
-        loaded(at.wrapping_add(first + half), 8);
-        // Which half it is cannot be foreseen, so a branch would cost more than all else.
-        first += select_unpredictable(word <= key, half, 0);
-        left -= half;
-    }
-    // The caller loads the whole window.
-    loaded(at.wrapping_add(first), 8 * left);
-    (first, left)
 }
 
 /// Which of the 64 bytes at `at` are equal to `byte`: bit i for byte i.
@@ -207,20 +101,8 @@ unsafe fn move_scalar(at: *const AtomicU64, n: usize, right: bool) {
     if right { (0..n).rev().for_each(copy) } else { (0..n).for_each(copy) }
 }
 
-/// Asks for the line at `at`; any address is allowed.
-#[inline(always)]
-pub(crate) fn prefetch(at: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch never faults, whatever the address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
-}
-
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-mod x86 {
+pub(crate) mod x86 {
     use super::AtomicU64;
     use std::arch::asm;
     use std::arch::x86_64::*;
@@ -243,78 +125,6 @@ mod x86 {
             i += 8;
         }
         count
-    }
-
-    /// # Safety
-    /// As [`super::rank_le`].
-    #[cold]
-    pub unsafe fn rank_le_first(at: *const AtomicU64, n: usize, key: u64) -> usize {
-        super::find_width();
-        // SAFETY: the caller's contract.
-        unsafe { super::rank_le(at, n, key) }
-    }
-
-    /// # Safety
-    /// As [`super::rank_le`], on a processor with AVX-512F.
-    #[target_feature(enable = "avx512f,popcnt")]
-    pub unsafe fn rank_le_avx512(at: *const AtomicU64, n: usize, key: u64) -> usize {
-        // SAFETY: the caller's contract.
-        let (first, left) = unsafe { super::narrow(at, n, key) };
-        let whole = left & !7;
-        // SAFETY: words of the window, which are the caller's.
-        let (at, count) = unsafe { (at.add(first), count_le_avx512(at.add(first), whole, key)) };
-        if whole == left {
-            return first + count;
-        }
-        let mask: __mmask8 = (1 << (left - whole)) - 1;
-        let lanes: __m512i;
-        // SAFETY: the block reads the words that the mask names, which are the window's last.
-        unsafe {
-            asm!("vmovdqu64 {v}{{{m}}}{{z}}, [{p}]", v = out(zmm_reg) lanes, m = in(kreg) mask,
-                 p = in(reg) at.add(whole), options(nostack, preserves_flags, readonly));
-        }
-        let key = _mm512_set1_epi64(key.cast_signed());
-        let last = _mm512_mask_cmple_epu64_mask(mask, lanes, key).count_ones() as usize;
-        first + count + last
-    }
-
-    /// # Safety
-    /// As [`super::rank_le`], on a processor with AVX2.
-    #[target_feature(enable = "avx2")]
-    pub unsafe fn rank_le_avx2(at: *const AtomicU64, n: usize, key: u64) -> usize {
-        // SAFETY: the caller's contract; of the window first a multiple of 4, and then the rest.
-        unsafe {
-            let (first, left) = super::narrow(at, n, key);
-            let (at, whole) = (at.add(first), left & !3);
-            let last = super::count_le_scalar(at.add(whole), left - whole, key);
-            first + whole - count_gt_avx2(at, whole, key) + last
-        }
-    }
-
-    /// How many of the `n` words at `at` are > `key`. Each lane counts for itself.
-    ///
-    /// # Safety
-    /// `at` must point to `n` readable atomics, a multiple of 4, on a processor with AVX2.
-    #[target_feature(enable = "avx2")]
-    unsafe fn count_gt_avx2(at: *const AtomicU64, n: usize, key: u64) -> usize {
-        // AVX2 compares signed words only: flipping the top bit of both sides keeps the order.
-        let flip = _mm256_set1_epi64x(i64::MIN);
-        let key = _mm256_xor_si256(_mm256_set1_epi64x(key.cast_signed()), flip);
-        let mut greater = _mm256_setzero_si256();
-        for i in (0..n).step_by(4) {
-            let lanes: __m256i;
-            // SAFETY: the caller promises n words, a multiple of 4; the block reads 32 bytes.
-            unsafe {
-                asm!("vmovdqu {v}, [{p}]", v = out(ymm_reg) lanes, p = in(reg) at.add(i),
-                     options(nostack, preserves_flags, readonly));
-            }
-            // Where a lane is greater it is -1.
-            let gt = _mm256_cmpgt_epi64(_mm256_xor_si256(lanes, flip), key);
-            greater = _mm256_sub_epi64(greater, gt);
-        }
-        let (low, high) = (_mm256_castsi256_si128(greater), _mm256_extracti128_si256(greater, 1));
-        let both = _mm_add_epi64(low, high);
-        (_mm_cvtsi128_si64(both) + _mm_extract_epi64(both, 1)).cast_unsigned() as usize
     }
 
     /// # Safety
@@ -436,32 +246,6 @@ mod tests {
                     assert_eq!(x86::match_bytes_avx2(words.as_ptr(), byte), want);
                 }
             }
-        }
-    }
-
-    #[test]
-    fn all_variants_rank_alike() {
-        let step = if cfg!(miri) { 33 } else { 1 };
-        for n in (0..100).step_by(step) {
-            let words: Vec<AtomicU64> = (0..n).map(|i| AtomicU64::new(i * 3 + 1)).collect();
-            for key in (0..3 * n + 2).step_by(step).chain([u64::MAX]) {
-                let want = words.iter().filter(|w| w.load(Ordering::Relaxed) <= key).count();
-                // SAFETY: n words are there, features are checked.
-                unsafe {
-                    assert_eq!(rank_le(words.as_ptr(), n as usize, key), want, "{key} of {n}");
-                    #[cfg(all(target_arch = "x86_64", not(miri)))]
-                    if std::arch::is_x86_feature_detected!("avx2") {
-                        assert_eq!(x86::rank_le_avx2(words.as_ptr(), n as usize, key), want);
-                    }
-                }
-            }
-        }
-        let wild: Vec<AtomicU64> =
-            (0..100u64).map(|i| AtomicU64::new(i * 0x9e37_79b9 % 64)).collect();
-        let lengths = (0..100).step_by(step);
-        for (n, key) in lengths.flat_map(|n| (0..64).step_by(step).map(move |key| (n, key))) {
-            // SAFETY: n words are there.
-            assert!(unsafe { rank_le(wild.as_ptr(), n, key) } <= n);
         }
     }
 

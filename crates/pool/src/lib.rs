@@ -65,13 +65,13 @@ pub use incoming::LargeWriter;
 pub use look::{Look, PageDamage};
 pub use map::{PageRun, note_free};
 pub use pair::{Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES, pair_header};
-pub use pool::{CATALOG_ANCHOR, PageCounts, Pool, stays};
+pub use pool::{CATALOG_ANCHOR, PageCounts, Pool, Stop, retry, stays};
 pub use promise::{PairWants, Promise};
 pub use reclaim::Leaks;
 pub use record::{RecordRef, RecordView};
 pub use redo::{gap, kind_word, redo, zeros_at_end};
 pub use space::Wants;
-pub use step::{Step, Stop, retry};
+pub use step::Step;
 pub use value::{LargeValue, StoredValue, copy_part};
 
 /// Keeps the code of the README true.

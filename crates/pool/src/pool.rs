@@ -36,6 +36,46 @@ pub(crate) fn life_of(page: Page<'_>) -> &AtomicU64 {
     page.mark(LIFE_MARK)
 }
 
+/// Why planning stopped. Nothing was changed.
+#[derive(Debug)]
+pub enum Stop {
+    /// Somebody else holds a latch. Drop everything, give way and start again.
+    Busy,
+    /// It does not work, and trying again would not help.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(e: Error) -> Self {
+        Stop::Failed(e)
+    }
+}
+
+/// Repeats an attempt at a step while it finds a page busy, and waits longer each time. An attempt that has failed holds
+/// nothing, so that who has the page can end its step.
+///
+/// # Errors
+/// The failure of an attempt; [`Error::Stuck`].
+#[inline(always)]
+pub fn retry<T>(attempt: impl FnMut() -> Result<T, Stop>) -> Result<T, Error> {
+    retry_in(Retries::default(), attempt)
+}
+
+/// The same, in turns of the caller's.
+#[inline(always)]
+fn retry_in<T>(
+    mut turns: Retries,
+    mut attempt: impl FnMut() -> Result<T, Stop>,
+) -> Result<T, Error> {
+    loop {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(Stop::Busy) => turns.again("a step that needs pages of others")?,
+            Err(Stop::Failed(error)) => return Err(error),
+        }
+    }
+}
+
 /// How many pages each kind of owner has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageCounts {
@@ -409,5 +449,26 @@ impl<M: Medium> Pool<M> {
             stats.free -= 1;
         }
         Ok(stats)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_finds_its_pages_busy_for_ever_is_given_up() {
+        let mut attempts = 0;
+        let stuck = retry_in(Retries::left(2), || {
+            attempts += 1;
+            Err::<(), _>(Stop::Busy)
+        });
+        assert!(matches!(stuck, Err(Error::Stuck { .. })), "{stuck:?}");
+        assert_eq!(attempts, 3);
+        let done = retry_in(Retries::left(2), || {
+            attempts += 1;
+            if attempts < 6 { Err(Stop::Busy) } else { Ok(attempts) }
+        });
+        assert_eq!(done.expect("the third attempt"), 6);
     }
 }

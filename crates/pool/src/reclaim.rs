@@ -23,9 +23,9 @@ use crate::change::damaged;
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, NODE, RECORD};
 use crate::layout::{self, has, ones, set};
 use crate::map::{PageRun, note_free};
-use crate::pool::{CATALOG_ANCHOR, Pool};
+use crate::pool::{CATALOG_ANCHOR, Pool, Stop, retry};
 use crate::record::RecordRef;
-use crate::step::{PagePlan, Step, Stop, retry};
+use crate::step::{PagePlan, Step};
 
 /// What memory here is for.
 const LEAKS: &str = "the list of what is lost";

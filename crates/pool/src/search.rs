@@ -8,9 +8,10 @@ use crate::extent::Large;
 use crate::inline_vec::{INLINE, InlineVec};
 use crate::kind::{EXTENT_HEAD, EXTENT_TAIL, FREE, KIND_WORD, NODE, RECORD, kind_of};
 use crate::layout::{self, RecordShape};
+use crate::pool::Stop;
 use crate::publish::make_room;
 use crate::record::RecordRef;
-use crate::step::{PLAN, PagePlan, Step, Stop};
+use crate::step::{PLAN, PagePlan, Step};
 
 /// Whether only memory was wanting, so that a page is as good as before.
 fn is_of_memory(error: &Error) -> bool {

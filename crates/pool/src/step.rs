@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Retries, Seen, fallible};
+use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Seen, fallible};
 
 use crate::arena::{ArenaState, arena_state, set_arena_state};
 use crate::change::damaged;
@@ -16,26 +16,11 @@ use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD
 use crate::layout::{self, Bits, RecordShape, has, set};
 use crate::map::{self, PageRun, Role};
 use crate::order;
-use crate::pool::{Pool, is_in_use};
+use crate::pool::{Pool, Stop, is_in_use};
 use crate::record::{RecordRef, RecordView};
 
 /// What memory here is for.
 pub(crate) const PLAN: &str = "the plan of a step";
-
-/// Why planning stopped. Nothing was changed.
-#[derive(Debug)]
-pub enum Stop {
-    /// Somebody else holds a latch. Drop everything, give way and start again.
-    Busy,
-    /// It does not work, and trying again would not help.
-    Failed(Error),
-}
-
-impl From<Error> for Stop {
-    fn from(e: Error) -> Self {
-        Stop::Failed(e)
-    }
-}
 
 /// What a step plans for a page that it has latched.
 pub(crate) enum PagePlan {
@@ -98,31 +83,6 @@ pub(crate) struct Owner {
 impl Owner {
     fn shares_pages(&self, run: PageRun) -> bool {
         self.first < run.first + run.pages && run.first < self.first + self.len
-    }
-}
-
-/// Repeats an attempt at a step while it finds a page busy, and waits longer each time. An attempt that has failed holds
-/// nothing, so that who has the page can end its step.
-///
-/// # Errors
-/// The failure of an attempt; [`Error::Stuck`].
-#[inline(always)]
-pub fn retry<T>(attempt: impl FnMut() -> Result<T, Stop>) -> Result<T, Error> {
-    retry_in(Retries::default(), attempt)
-}
-
-/// The same, in turns of the caller's.
-#[inline(always)]
-fn retry_in<T>(
-    mut turns: Retries,
-    mut attempt: impl FnMut() -> Result<T, Stop>,
-) -> Result<T, Error> {
-    loop {
-        match attempt() {
-            Ok(done) => return Ok(done),
-            Err(Stop::Busy) => turns.again("a step that needs pages of others")?,
-            Err(Stop::Failed(error)) => return Err(error),
-        }
     }
 }
 
@@ -432,26 +392,5 @@ impl<'p, M: Medium> Step<'p, M> {
             places.dying = true;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_step_that_finds_its_pages_busy_for_ever_is_given_up() {
-        let mut attempts = 0;
-        let stuck = retry_in(Retries::left(2), || {
-            attempts += 1;
-            Err::<(), _>(Stop::Busy)
-        });
-        assert!(matches!(stuck, Err(Error::Stuck { .. })), "{stuck:?}");
-        assert_eq!(attempts, 3);
-        let done = retry_in(Retries::left(2), || {
-            attempts += 1;
-            if attempts < 6 { Err(Stop::Busy) } else { Ok(attempts) }
-        });
-        assert_eq!(done.expect("the third attempt"), 6);
     }
 }

@@ -332,7 +332,7 @@ fn no_line_is_too_long_for_memory() {
             out.write_all(b"VERSION=3\n")?;
             long(out, &x)
         });
-    assert!(ran.err.contains("line 2: longer than 8388608 bytes"), "{ran}");
+    assert!(ran.err.contains("line 2: longer than 8,388,608 bytes"), "{ran}");
     ran.ended(2);
     assert!(contents(place.dir.path()).is_empty());
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everleaf_pmem::{Latch, LatchGuard, Medium, Page, PageNo, Result, Retries, Seen, Version};
 use everleaf_pool::Pool;
 
-use crate::node::{KeyOf, Kind, LOW_WORD, NodeAt, OwnedKeyOf, Shape, damaged, sibling};
+use crate::node::{KeyOf, Kind, LOW_WORD, NodeAt, OwnedKeyOf, Shape, damaged};
 use crate::slots::Limits;
 use crate::slots::racing::Racing;
 
@@ -256,7 +256,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 lag = Some((page.no(), version));
                 expected = Some(own_level);
                 // A merge that a reader runs beside may have taken it away meanwhile.
-                let Some(right) = sibling(page) else { return Ok(None) };
+                let Some(right) = node.sibling() else { return Ok(None) };
                 right
             } else if own_level == level {
                 let spot = FoundNode { node, version, lag };
@@ -380,7 +380,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         node: &NodeAt<'_, K>,
         seek: Seek<'_, KeyOf<K>>,
     ) -> Result<bool> {
-        if sibling(node.page()).is_none() {
+        if node.sibling().is_none() {
             return Ok(false);
         }
         Ok(match seek {
@@ -399,7 +399,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         level: u8,
     ) -> Result<Option<Onward>> {
         if self.is_left_of(node, seek)? {
-            return Ok(sibling(node.page()).map(Onward::Right));
+            return Ok(node.sibling().map(Onward::Right));
         }
         if node.level() == level {
             return Ok(None);

@@ -122,6 +122,18 @@ impl Shape {
     }
 }
 
+/// What a node's header says, as it was at one moment.
+pub trait NodeView<'m>: Copy {
+    /// The page.
+    fn page(self) -> Page<'m>;
+    /// Its shape.
+    fn shape(self) -> Shape;
+    /// How many entries there are.
+    fn count(self) -> usize;
+    /// The page to the right, if there is one.
+    fn sibling(self) -> Option<PageNo>;
+}
+
 /// The sibling of a node, if it has one.
 #[inline(always)]
 pub fn sibling(page: Page<'_>) -> Option<PageNo> {

@@ -44,8 +44,8 @@ use crate::slots::Slot;
 use crate::slotted::LeafCopy;
 
 pub use header::{
-    FLAG_BYTES, FLAG_SLOTTED, HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, MAX_LEVEL, RUN_WORD, Rank,
-    RightBounds, Run, SIBLING_WORD, Shape, sibling,
+    FLAG_BYTES, FLAG_SLOTTED, HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, MAX_LEVEL, NodeView, RUN_WORD,
+    Rank, RightBounds, Run, SIBLING_WORD, Shape, sibling,
 };
 pub(crate) use header::{KIND_AND_FLAGS, damaged};
 
@@ -137,16 +137,6 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     fn raced(slot: Slot) -> Self::Entry<'static>;
 }
 
-/// What a node's header says, as it was at one moment.
-pub trait NodeView<'m>: Copy {
-    /// The page.
-    fn page(self) -> Page<'m>;
-    /// Its shape.
-    fn shape(self) -> Shape;
-    /// How many entries there are.
-    fn count(self) -> usize;
-}
-
 /// A node as its reader or writer has it. Who holds its latch, or has validated its version, has it as it is.
 pub struct NodeAt<'m, K: NodeKeys> {
     /// Its header.
@@ -178,6 +168,12 @@ impl<'m, K: NodeKeys> NodeAt<'m, K> {
     #[inline(always)]
     pub fn shape(&self) -> Shape {
         self.view.shape()
+    }
+
+    /// The page to its right, if there is one.
+    #[inline(always)]
+    pub fn sibling(&self) -> Option<PageNo> {
+        self.view.sibling()
     }
 
     /// 0 for leaves.

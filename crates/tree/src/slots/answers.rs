@@ -49,6 +49,10 @@ impl<'m> NodeView<'m> for SlotsView<'m> {
     fn count(self) -> usize {
         self.run.count
     }
+    #[inline(always)]
+    fn sibling(self) -> Option<PageNo> {
+        sibling(self.page)
+    }
 }
 
 impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {

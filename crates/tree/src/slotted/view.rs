@@ -265,6 +265,10 @@ impl<'m> NodeView<'m> for View<'m> {
     fn count(self) -> usize {
         Node::count(&self)
     }
+    #[inline(always)]
+    fn sibling(self) -> Option<PageNo> {
+        Node::sibling(&self)
+    }
 }
 
 impl<'a> Node<Flat<'a>> {
