@@ -23,7 +23,6 @@ use std::sync::atomic::{self, AtomicU64};
 
 use crate::lines_read::{LINE_BYTES, loaded};
 use crate::page::{HEAD_WORDS, Page, SEQ_WORD};
-use crate::simd::count_le_scalar;
 use crate::sync::schedule::{before_read, before_write, scheduled};
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -368,6 +367,16 @@ unsafe fn rank_le(at: *const AtomicU64, n: usize, key: u64) -> usize {
     }
 }
 
+/// How many of the `n` words at `at` are ≤ `key`.
+///
+/// # Safety
+/// `at` must point to `n` readable atomics.
+pub(crate) unsafe fn count_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
+    // SAFETY: the caller promises n readable atomics.
+    let words = unsafe { std::slice::from_raw_parts(at, n) };
+    words.iter().filter(|w| w.load(atomic::Ordering::Acquire) <= key).count()
+}
+
 /// # Safety
 /// As [`rank_le`].
 unsafe fn rank_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
@@ -473,14 +482,12 @@ mod scalar {
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-mod x86 {
+pub(crate) mod x86 {
     use std::arch::asm;
     use std::arch::x86_64::*;
     use std::sync::atomic::AtomicU64;
 
-    use super::{AVX2, AVX512, find_width, width};
-    use crate::simd::count_le_scalar;
-    use crate::simd::x86::count_le_avx512;
+    use super::{AVX2, AVX512, count_le_scalar, find_width, width};
 
     /// Defines a load and a store of page memory, by one instruction each: at a place, or of the last of
     /// the `n` bytes from there on.
@@ -695,6 +702,28 @@ mod x86 {
         super::find_width();
         // SAFETY: the caller's contract.
         unsafe { super::rank_le(at, n, key) }
+    }
+
+    /// How many of the `n` words at `at` are ≤ `key`.
+    ///
+    /// # Safety
+    /// `at` must point to `n` readable atomics, a multiple of 8, on a processor with AVX-512F.
+    #[target_feature(enable = "avx512f,popcnt")]
+    pub unsafe fn count_le_avx512(at: *const AtomicU64, n: usize, key: u64) -> usize {
+        let key = _mm512_set1_epi64(key.cast_signed());
+        let mut count = 0;
+        let mut i = 0;
+        while i < n {
+            let lanes: __m512i;
+            // SAFETY: the caller promises n words, a multiple of 8; the block reads 64 bytes.
+            unsafe {
+                asm!("vmovdqu64 {v}, [{p}]", v = out(zmm_reg) lanes, p = in(reg) at.add(i),
+                     options(nostack, preserves_flags, readonly));
+            }
+            count += _mm512_cmple_epu64_mask(lanes, key).count_ones() as usize;
+            i += 8;
+        }
+        count
     }
 
     /// # Safety

@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::latch::Latch;
 pub use crate::lines_read::LINE_BYTES;
 use crate::lines_read::loaded;
-use crate::simd;
 use crate::sync::schedule::{before_read, before_write};
 
 /// The number of a page in its pool; its byte offset is `no × page_bytes` from the first page.
@@ -168,9 +167,9 @@ impl Pages {
 /// A checked handle of one page and its frame.
 #[derive(Clone, Copy)]
 pub struct Page<'m> {
-    /// For who reads bytes.
+    /// For who reads bytes, or slots and aids.
     pub(crate) words: *const AtomicU64,
-    frame: *const AtomicU64,
+    pub(crate) frame: *const AtomicU64,
     no: PageNo,
     pub(crate) geometry: Geometry,
     _region: PhantomData<&'m AtomicU64>,
@@ -254,47 +253,6 @@ impl<'m> Page<'m> {
             latch: self.latch(),
         }
     }
-    /// Copies the `n` slots from physical slot `from` on, modulo the node, by one slot to the right
-    /// or to the left. The caller holds the latch, and the order of the stores does not matter.
-    pub(crate) fn move_slots(self, from: usize, n: usize, right: bool) {
-        let slots = self.slots();
-        debug_assert!(n < slots && from < slots);
-        let run = |first: usize, count: usize| {
-            debug_assert!(first + count + usize::from(right) <= slots);
-            debug_assert!(right || first > 0 || count == 0);
-            // SAFETY: the run and the slot beside it lie in the body (asserted above, and by the
-            // cases below), and the caller holds the latch.
-            unsafe {
-                let at = self.words.add(HEAD_WORDS + 2 * first);
-                simd::move_by_slot(at, 2 * count, right);
-            }
-        };
-        // The slot whose copy goes over the end of the body, if there is one, goes by itself.
-        let (edge, crossing) = match right {
-            true => (slots - 1, slots - 1 - from),
-            false => (0, if from == 0 { 0 } else { slots - from }),
-        };
-        if n == 0 {
-            return;
-        }
-        if crossing >= n {
-            return run(from, n);
-        }
-        let behind = n - crossing - 1;
-        let wrap = |word: usize| {
-            let to = if right { 0 } else { slots - 1 };
-            self.body_word(2 * to + word).put(self.body_word(2 * edge + word).load());
-        };
-        if right {
-            run(0, behind);
-            (0..2).for_each(wrap);
-            run(from, crossing);
-        } else {
-            run(from, crossing);
-            (0..2).for_each(wrap);
-            run(1, behind);
-        }
-    }
     /// Word `i` of the whole page, header first. Panics outside the page.
     pub fn word(self, i: usize) -> Word<'m> {
         if i < HEAD_WORDS {
@@ -316,25 +274,6 @@ impl<'m> Page<'m> {
     pub(crate) fn line(self, line: usize) -> &'m AtomicU64 {
         debug_assert!(line < self.geometry.page_bytes() / LINE_BYTES, "line {line}");
         if line == 0 { self.head(0).cell } else { self.body_word(8 * (line - 1)).cell }
-    }
-    /// Which of the 64 bytes of the header line, its words taken as little-endian, are equal to
-    /// `byte`: bit i for byte i.
-    #[inline(always)]
-    pub fn head_bytes_eq(self, byte: u8) -> u64 {
-        before_read();
-        // SAFETY: each page begins with HEAD_WORDS = 8 words.
-        unsafe { simd::match_bytes(self.words, byte) }
-    }
-    /// As [`head_bytes_eq`](Self::head_bytes_eq), for body line `line`, counted from 1 and taken
-    /// modulo the body.
-    #[inline(always)]
-    pub fn line_bytes_eq(self, line: usize, byte: u8) -> u64 {
-        before_read();
-        let lines = self.slots() / 4;
-        let line = line.wrapping_sub(1) & (lines - 1);
-        // SAFETY: the body holds `lines` lines of 8 words after the header, and line is masked to no
-        // more than the last one's number.
-        unsafe { simd::match_bytes(self.words.add(HEAD_WORDS * (1 + line)), byte) }
     }
     #[inline(always)]
     fn frame_word(self, i: usize) -> &'m AtomicU64 {
@@ -380,14 +319,6 @@ impl<'m> Page<'m> {
         before_write();
         self.aid_cell(i).store(value, Ordering::Release);
     }
-    /// How many aid words are ≤ `key`, by the widest vectors that the processor has.
-    #[inline(always)]
-    pub fn aids_le(self, key: u64) -> usize {
-        before_read();
-        let n = self.geometry().aid_words();
-        // SAFETY: the frame holds aid_words() words (a multiple of 8, or none) after its first line.
-        unsafe { simd::count_le(self.frame.add(HEAD_WORDS), n, key) }
-    }
     /// Sets byte `i` of the search aid, its words taken as little-endian. The caller holds the latch.
     #[inline(always)]
     pub fn set_aid_byte(self, i: usize, value: u8) {
@@ -395,20 +326,6 @@ impl<'m> Page<'m> {
         let shift = 8 * (i % 8);
         let word = self.aid(i / 8);
         self.set_aid(i / 8, word & !(0xff << shift) | u64::from(value) << shift);
-    }
-    /// Which of the 64 bytes from byte `64 × block` of the search aid on are equal to `byte`.
-    #[inline(always)]
-    pub fn aid_bytes_eq(self, block: usize, byte: u8) -> u64 {
-        before_read();
-        let blocks = self.geometry().aid_words() / 8;
-        debug_assert!(blocks > 0, "whole pages have no aid");
-        let line = if blocks > 0 { 1 + (block & (blocks - 1)) } else { 0 };
-        // SAFETY: the aid holds `blocks` lines of 64 bytes (a power of two) after the first line, which
-        // there is in any case.
-        unsafe {
-            let at = self.frame.add(HEAD_WORDS * line);
-            simd::match_bytes(at, byte)
-        }
     }
     /// Asks the processor to fetch the header, the latch, and the first lines of the aid.
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! Vector counting over shared words.
+//! Slots of a page, and the aid of a search in them, counted and moved by vectors: what the papers' nodes ask.
 //!
 //! A plain vector load of memory that another thread stores to has no defined meaning in Rust, so
 //! the loads are `asm!` blocks; what they yield is compared with ordinary intrinsics. Each aligned
@@ -7,20 +7,109 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::bytes::count_le_scalar;
 use crate::lines_read::loaded;
+use crate::page::{HEAD_WORDS, Page};
+use crate::sync::schedule::before_read;
+
+/// What a search asks of the slots of a page and of their aid, and how slots move.
+impl Page<'_> {
+    /// Which of the 64 bytes of the header line, its words taken as little-endian, are equal to
+    /// `byte`: bit i for byte i.
+    #[inline(always)]
+    pub fn head_bytes_eq(self, byte: u8) -> u64 {
+        before_read();
+        // SAFETY: each page begins with HEAD_WORDS = 8 words.
+        unsafe { match_bytes(self.words, byte) }
+    }
+    /// As [`head_bytes_eq`](Self::head_bytes_eq), for body line `line`, counted from 1 and taken
+    /// modulo the body.
+    #[inline(always)]
+    pub fn line_bytes_eq(self, line: usize, byte: u8) -> u64 {
+        before_read();
+        let lines = self.slots() / 4;
+        let line = line.wrapping_sub(1) & (lines - 1);
+        // SAFETY: the body holds `lines` lines of 8 words after the header, and line is masked to no
+        // more than the last one's number.
+        unsafe { match_bytes(self.words.add(HEAD_WORDS * (1 + line)), byte) }
+    }
+    /// How many aid words are ≤ `key`, by the widest vectors that the processor has.
+    #[inline(always)]
+    pub fn aids_le(self, key: u64) -> usize {
+        before_read();
+        let n = self.geometry().aid_words();
+        // SAFETY: the frame holds aid_words() words (a multiple of 8, or none) after its first line.
+        unsafe { count_le(self.frame.add(HEAD_WORDS), n, key) }
+    }
+    /// Which of the 64 bytes from byte `64 × block` of the search aid on are equal to `byte`.
+    #[inline(always)]
+    pub fn aid_bytes_eq(self, block: usize, byte: u8) -> u64 {
+        before_read();
+        let blocks = self.geometry().aid_words() / 8;
+        debug_assert!(blocks > 0, "whole pages have no aid");
+        let line = if blocks > 0 { 1 + (block & (blocks - 1)) } else { 0 };
+        // SAFETY: the aid holds `blocks` lines of 64 bytes (a power of two) after the first line, which
+        // there is in any case.
+        unsafe {
+            let at = self.frame.add(HEAD_WORDS * line);
+            match_bytes(at, byte)
+        }
+    }
+    /// Copies the `n` slots from physical slot `from` on, modulo the node, by one slot to the right
+    /// or to the left. The caller holds the latch, and the order of the stores does not matter.
+    pub(crate) fn move_slots(self, from: usize, n: usize, right: bool) {
+        let slots = self.slots();
+        debug_assert!(n < slots && from < slots);
+        let run = |first: usize, count: usize| {
+            debug_assert!(first + count + usize::from(right) <= slots);
+            debug_assert!(right || first > 0 || count == 0);
+            // SAFETY: the run and the slot beside it lie in the body (asserted above, and by the
+            // cases below), and the caller holds the latch.
+            unsafe {
+                let at = self.words.add(HEAD_WORDS + 2 * first);
+                move_by_slot(at, 2 * count, right);
+            }
+        };
+        // The slot whose copy goes over the end of the body, if there is one, goes by itself.
+        let (edge, crossing) = match right {
+            true => (slots - 1, slots - 1 - from),
+            false => (0, if from == 0 { 0 } else { slots - from }),
+        };
+        if n == 0 {
+            return;
+        }
+        if crossing >= n {
+            return run(from, n);
+        }
+        let behind = n - crossing - 1;
+        let wrap = |word: usize| {
+            let to = if right { 0 } else { slots - 1 };
+            self.body_word(2 * to + word).put(self.body_word(2 * edge + word).load());
+        };
+        if right {
+            run(0, behind);
+            (0..2).for_each(wrap);
+            run(from, crossing);
+        } else {
+            run(from, crossing);
+            (0..2).for_each(wrap);
+            run(1, behind);
+        }
+    }
+}
 
 /// How many of the `n` words at `at` are ≤ `key`.
 ///
 /// # Safety
 /// `at` must point to `n` readable atomics; `n` must be a multiple of 8.
 #[inline(always)]
-pub(crate) unsafe fn count_le(at: *const AtomicU64, n: usize, key: u64) -> usize {
+unsafe fn count_le(at: *const AtomicU64, n: usize, key: u64) -> usize {
     loaded(at, 8 * n);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         if std::arch::is_x86_feature_detected!("avx512f") {
             // SAFETY: the caller's contract, and the feature is present.
-            return unsafe { x86::count_le_avx512(at, n, key) };
+            return unsafe { crate::bytes::x86::count_le_avx512(at, n, key) };
         }
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: as above.
@@ -31,20 +120,12 @@ pub(crate) unsafe fn count_le(at: *const AtomicU64, n: usize, key: u64) -> usize
     unsafe { count_le_scalar(at, n, key) }
 }
 
-/// # Safety
-/// As [`count_le`].
-pub(crate) unsafe fn count_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
-    // SAFETY: the caller promises n readable atomics.
-    let words = unsafe { std::slice::from_raw_parts(at, n) };
-    words.iter().filter(|w| w.load(Ordering::Acquire) <= key).count()
-}
-
 /// Which of the 64 bytes at `at` are equal to `byte`: bit i for byte i.
 ///
 /// # Safety
 /// `at` must point to 8 readable atomics.
 #[inline(always)]
-pub(crate) unsafe fn match_bytes(at: *const AtomicU64, byte: u8) -> u64 {
+unsafe fn match_bytes(at: *const AtomicU64, byte: u8) -> u64 {
     loaded(at, 64);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
@@ -76,7 +157,7 @@ unsafe fn match_bytes_scalar(at: *const AtomicU64, byte: u8) -> u64 {
 /// The words `at - 2 .. at + n + 2` that are read or written must be atomics of one page, whose
 /// latch the caller holds: no other thread stores to them.
 #[inline(always)]
-pub(crate) unsafe fn move_by_slot(at: *const AtomicU64, n: usize, right: bool) {
+unsafe fn move_by_slot(at: *const AtomicU64, n: usize, right: bool) {
     loaded(at, 8 * n);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if n >= 8 && std::arch::is_x86_feature_detected!("avx512f") {
@@ -102,30 +183,10 @@ unsafe fn move_scalar(at: *const AtomicU64, n: usize, right: bool) {
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) mod x86 {
+mod x86 {
     use super::AtomicU64;
     use std::arch::asm;
     use std::arch::x86_64::*;
-
-    /// # Safety
-    /// As [`super::count_le`], on a processor with AVX-512F.
-    #[target_feature(enable = "avx512f,popcnt")]
-    pub unsafe fn count_le_avx512(at: *const AtomicU64, n: usize, key: u64) -> usize {
-        let key = _mm512_set1_epi64(key.cast_signed());
-        let mut count = 0;
-        let mut i = 0;
-        while i < n {
-            let lanes: __m512i;
-            // SAFETY: the caller promises n words, a multiple of 8; the block reads 64 bytes.
-            unsafe {
-                asm!("vmovdqu64 {v}, [{p}]", v = out(zmm_reg) lanes, p = in(reg) at.add(i),
-                     options(nostack, preserves_flags, readonly));
-            }
-            count += _mm512_cmple_epu64_mask(lanes, key).count_ones() as usize;
-            i += 8;
-        }
-        count
-    }
 
     /// # Safety
     /// As [`super::match_bytes`], on a processor with AVX-512BW.
