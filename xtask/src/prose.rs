@@ -96,12 +96,12 @@ const FACTS: [Fact; 22] = [
         prose: &[("| name of a tree | 1 to ", " bytes |"), (", tree names 1 to ", " bytes")],
     },
     Fact {
-        file: "crates/tree/src/slotted/entry.rs",
+        file: "crates/tree/src/slotted/view.rs",
         code: "pub const PAGE_BYTES_MAX: usize = ",
         prose: &[("`Options::page_bytes`: 512 to ", " |")],
     },
     Fact {
-        file: "crates/tree/src/slotted/entry.rs",
+        file: "crates/tree/src/slotted/view.rs",
         code: "pub const PAGE_BYTES_MIN: usize = ",
         prose: &[("`Options::page_bytes`: ", " to 32,768")],
     },
@@ -116,7 +116,7 @@ const FACTS: [Fact; 22] = [
         prose: &[("it read: ", " times unless `TransactionOptions::attempts`")],
     },
     Fact {
-        file: "crates/tree/src/slotted/entry.rs",
+        file: "crates/tree/src/slotted/view.rs",
         code: "pub const KEPT_BYTES: usize = ",
         prose: &[("keeps the first bytes of the suffix, ", " or one less")],
     },

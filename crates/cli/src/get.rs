@@ -6,6 +6,7 @@ use everleaf::Tree;
 
 use crate::escape::escape;
 use crate::failure::{CommandError, Result};
+use crate::numbers::grouped;
 use crate::output::{print, stdout};
 use crate::pool::{self, KeyArgs};
 
@@ -53,7 +54,8 @@ fn copy(tree: &Tree, key: &[u8], bytes: u64, out: &mut impl Write) -> Result<()>
     while done < bytes {
         let n = tree.read_at(key, done, &mut piece)?.unwrap_or(0);
         if n == 0 {
-            let message = format!("the value ended after {done} of {bytes} bytes");
+            let message =
+                format!("the value ended after {} of {} bytes", grouped(done), grouped(bytes));
             return Err(CommandError::Damaged(message));
         }
         out.write_all(&piece[..n]).map_err(CommandError::stdout)?;

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::{CommandError, Result};
+use crate::numbers::grouped;
 
 /// The name that stands for stdin.
 pub const STDIN: &str = "-";
@@ -80,7 +81,10 @@ impl Input {
 }
 
 fn too_long(bytes_max: u64) -> CommandError {
-    CommandError::Usage(format!("a value has at most {bytes_max} bytes, and this one has more"))
+    CommandError::Usage(format!(
+        "a value has at most {} bytes, and this one has more",
+        grouped(bytes_max)
+    ))
 }
 
 fn not_spooled(path: &Path, error: &io::Error) -> CommandError {

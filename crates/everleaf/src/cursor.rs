@@ -121,7 +121,7 @@ impl Source {
                 Step::Damaged(error) => return Err(error),
                 Step::Pair if self.read_value(at)? => return self.take_pair(at),
                 // The pair was removed before its value was read.
-                Step::Pair => turns.again("reading a pair that others remove")?,
+                Step::Pair => turns.go_on("reading a pair that others remove")?,
             }
         }
     }
@@ -206,7 +206,9 @@ pub struct Cursor {
 
 impl Cursor {
     pub(crate) fn new(source: Source) -> Self {
-        Self { source, at: unused() }
+        let mut at = unused();
+        source.tree.buffers().note_cursor(&mut at);
+        Self { source, at }
     }
 
     fn go(&mut self, to: Move<'_>) -> Result<bool> {

@@ -62,8 +62,10 @@ impl Ends {
             (Err(error), _) | (_, Err(error)) => (Bound::Unbounded, Bound::Unbounded, Some(error)),
         };
         let ended = is_empty(&from, &to);
-        let front = unused().beside(from, true);
-        let back = blink::Cursor::default().beside(to, false);
+        let mut front = unused().beside(from, true);
+        let mut back = blink::Cursor::default().beside(to, false);
+        source.tree.buffers().note_cursor(&mut front);
+        source.tree.buffers().note_cursor(&mut back);
         Ends { source, front, back, ended, failed }
     }
 

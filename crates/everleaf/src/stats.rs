@@ -49,7 +49,8 @@ pub struct Stats {
     /// 4 KiB may be missing.
     pub transaction_bytes: u64,
     /// Bytes of memory that cursors and iterators take: a copy of the page that they are in, and the last pair; for each of
-    /// them up to 1 KiB may be missing. When it is dropped, a thread keeps up to 64 KiB for its next one, which do not count.
+    /// them up to 1 KiB may be missing, and in a transaction what they have copied of its own writes. When it is dropped, a
+    /// thread keeps up to 64 KiB for its next one, which do not count.
     pub cursor_bytes: u64,
     /// Transactions that were committed since this open and had something to write.
     pub transactions: u64,

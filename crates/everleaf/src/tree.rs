@@ -17,6 +17,7 @@ use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result};
 /// if a page is not in memory or the value is a large one. Reads take no latches, unless writers disturb them several
 /// times in a row: then one descent latches the nodes on its way, so that it comes to an end. The time of an operation
 /// grows with the logarithm of the number of pairs, and with the length of key and value.
+/// If other threads are in a call's way for more than ten minutes, it returns [`Stuck`](crate::Error::Stuck).
 ///
 /// If a key is longer than [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), reads find nothing and writes
 /// return [`Error::KeyTooLong`](crate::Error::KeyTooLong).

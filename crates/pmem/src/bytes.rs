@@ -1,8 +1,8 @@
 //! Bytes of a page, copied, compared and moved while other threads may store to them.
 //!
 //! The words of a page are atomics. Nodes also keep entries that begin and end at any byte, and Rust
-//! has no atomic copy of bytes. So each load and store of page memory here is an `asm!` block of 1, 2,
-//! 4, 8, 16, 32 or 64 bytes: what races with it yields old or new bytes in any mixture, and nothing
+//! has no atomic copy of bytes. So each load and store of bytes here is an `asm!` block of 1, 2,
+//! 4, 8, 16, 32 or 64 of them: what races with it yields old or new bytes in any mixture, and nothing
 //! worse. A reader validates its latch version afterwards, as after any other read.
 //!
 //! On x86-64 every plain load is an Acquire and every plain store a Release, whatever its width, and
@@ -38,24 +38,24 @@ impl Page<'_> {
     #[inline(always)]
     pub fn load_le(self, at: usize) -> u64 {
         before_read();
-        let last = self.geometry.page_bytes() - 8;
+        let last = self.geometry().page_bytes() - 8;
         if at > last {
             return self.load_at_end(at);
         }
         // SAFETY: at + 8 is no more than the page's bytes.
-        unsafe { load(self.words, at) }
+        unsafe { load(self.words(), at) }
     }
     #[cold]
     fn load_at_end(self, at: usize) -> u64 {
-        let last = self.geometry.page_bytes() - 8;
+        let last = self.geometry().page_bytes() - 8;
         // SAFETY: these are the page's last 8 bytes.
-        let word = unsafe { load(self.words, last) };
+        let word = unsafe { load(self.words(), last) };
         u32::try_from(8 * (at - last).min(8)).ok().and_then(|by| word.checked_shr(by)).unwrap_or(0)
     }
     /// Whether the page has all of the bytes `at .. at + len`.
     #[inline(always)]
     fn has(self, at: usize, len: usize) -> bool {
-        at.checked_add(len).is_some_and(|end| end <= self.geometry.page_bytes())
+        at.checked_add(len).is_some_and(|end| end <= self.geometry().page_bytes())
     }
     /// Copies the bytes `at .. at + buf.len()` of the page. False, and `buf` holds anything, if they are
     /// not all in the page.
@@ -95,26 +95,26 @@ impl Page<'_> {
             for (i, len) in pieces(at, n, LINE_BYTES) {
                 before_read();
                 // SAFETY: a part of the caller's.
-                unsafe { read(self.words, at + i, to.add(i), len) };
+                unsafe { read(self.words(), at + i, to.add(i), len) };
             }
             return;
         }
         // SAFETY: the caller's contract.
-        unsafe { read(self.words, at, to, n) };
+        unsafe { read(self.words(), at, to, n) };
     }
     /// Compares the bytes `at .. at + len` of the page with `other`, lexicographically, and then by
     /// length. Bytes outside of the page are as if they were not there.
     #[inline(always)]
     pub fn cmp_bytes(self, at: usize, len: usize, other: &[u8]) -> Ordering {
         before_read();
-        let at = at.min(self.geometry.page_bytes());
-        let len = len.min(self.geometry.page_bytes() - at);
+        let at = at.min(self.geometry().page_bytes());
+        let len = len.min(self.geometry().page_bytes() - at);
         let common = len.min(other.len());
         let order = if at + common < 8 {
             self.cmp_first_word(at, &other[..common])
         } else {
             // SAFETY: the bytes are in the page, and at least 8 bytes end with them.
-            unsafe { compare(self.words, at, &other[..common]) }
+            unsafe { compare(self.words(), at, &other[..common]) }
         };
         order.then(len.cmp(&other.len()))
     }
@@ -122,7 +122,7 @@ impl Page<'_> {
     #[cold]
     fn cmp_first_word(self, at: usize, other: &[u8]) -> Ordering {
         // SAFETY: a page has more than 8 bytes.
-        let word = unsafe { load(self.words, 0) }.to_le_bytes();
+        let word = unsafe { load(self.words(), 0) }.to_le_bytes();
         word[at..at + other.len()].cmp(other)
     }
     /// How many of the `n` words from word `first` of the page on, which ascend, are ≤ `key`; those
@@ -130,10 +130,10 @@ impl Page<'_> {
     #[inline(always)]
     pub fn words_le(self, first: usize, n: usize, key: u64) -> usize {
         before_read();
-        let first = first.min(self.geometry.page_words());
-        let n = n.min(self.geometry.page_words() - first);
+        let first = first.min(self.geometry().page_words());
+        let n = n.min(self.geometry().page_words() - first);
         // SAFETY: first + n is no more than the page's words.
-        unsafe { rank_le(self.words.add(first), n, key) }
+        unsafe { rank_le(self.words().add(first), n, key) }
     }
     /// Whether bytes may be stored at `at .. at + len`: they are in the page, and not among the words
     /// that belong to the medium.
@@ -152,12 +152,12 @@ impl Page<'_> {
             for (i, len) in pieces(at, bytes.len(), LINE_BYTES) {
                 before_write();
                 // SAFETY: a part of what follows.
-                unsafe { write(self.words, at + i, &bytes[i..i + len]) };
+                unsafe { write(self.words(), at + i, &bytes[i..i + len]) };
             }
             return;
         }
         // SAFETY: the place is in the page, and the caller holds the latch.
-        unsafe { write(self.words, at, bytes) };
+        unsafe { write(self.words(), at, bytes) };
     }
     /// Copies `n` words from word `from` to word `to`; the two may overlap. The caller holds the latch.
     /// Panics if they are not all in the page, or if the page does not take them.
@@ -174,17 +174,17 @@ impl Page<'_> {
             for (i, len) in parts {
                 before_write();
                 // SAFETY: a part of what follows.
-                unsafe { move_words(self.words, from + i, to + i, len) };
+                unsafe { move_words(self.words(), from + i, to + i, len) };
             }
             return;
         }
         // SAFETY: both places are in the page, and the caller holds the latch.
-        unsafe { move_words(self.words, from, to, n) };
+        unsafe { move_words(self.words(), from, to, n) };
     }
     /// Whether `n` words may be copied from word `from` to word `to`.
     #[inline(always)]
     pub(crate) fn moves(self, from: usize, to: usize, n: usize) -> bool {
-        let words = self.geometry.page_words();
+        let words = self.geometry().page_words();
         n <= words && from.max(to) <= words - n && (to >= HEAD_WORDS || to + n <= SEQ_WORD)
     }
 }

@@ -179,8 +179,8 @@ pub enum Error {
         attempts: u64,
     },
     /// Another thread was in the way of each attempt at a part of this call: it held a page, or changed what had been
-    /// looked at. This comes after ten minutes at the least, and no working program has met it. The part was not done. A
-    /// batch or a commit that had begun is [`Poisoned`](Error::Poisoned).
+    /// looked at. This comes after ten minutes at the least, and no working program has met it. The part was not done. If
+    /// other parts of a batch or a commit were, writes stop, and later ones return [`Poisoned`](Error::Poisoned).
     ///
     /// Look for a thread that stands still in the middle of a call, in a debugger say, and call again when it goes on. If
     /// there is none, this is a fault of Everleaf: report it, with the stacks of all threads.

@@ -167,11 +167,10 @@ impl Pages {
 /// A checked handle of one page and its frame.
 #[derive(Clone, Copy)]
 pub struct Page<'m> {
-    /// For who reads bytes, or slots and aids.
-    pub(crate) words: *const AtomicU64,
-    pub(crate) frame: *const AtomicU64,
+    words: *const AtomicU64,
+    frame: *const AtomicU64,
     no: PageNo,
-    pub(crate) geometry: Geometry,
+    geometry: Geometry,
     _region: PhantomData<&'m AtomicU64>,
 }
 
@@ -194,6 +193,16 @@ impl<'m> Page<'m> {
         Self { words, frame, no, geometry, _region: PhantomData }
     }
 
+    /// The page's words, for who reads bytes or slots.
+    #[inline(always)]
+    pub(crate) fn words(self) -> *const AtomicU64 {
+        self.words
+    }
+    /// The words of its frame: a line, and the aid behind it.
+    #[inline(always)]
+    pub(crate) fn frame(self) -> *const AtomicU64 {
+        self.frame
+    }
     /// The page's number.
     #[inline(always)]
     pub fn no(self) -> PageNo {

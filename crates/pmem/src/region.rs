@@ -51,9 +51,10 @@ pub enum RegionPart {
 /// touched, and all zero; a file's pages are what is in the file.
 #[derive(Debug)]
 pub struct Region {
+    /// Dropped before what it leads to.
+    all: Pages,
     pages: Mapping,
     frames: Mapping,
-    all: Pages,
 }
 
 impl Region {
@@ -340,7 +341,10 @@ impl Mapping {
             // The latter comes from systems that know no MAP_SHARED_VALIDATE.
             Err(Errno::OPNOTSUPP | Errno::INVAL) if share == Share::Durable => return Ok(None),
             Err(e) => {
-                return Err(Error::io(format!("mapping {all} bytes of the file"), e.into()));
+                return Err(Error::io(
+                    format!("mapping {} bytes of the file", Grouped(all as u64)),
+                    e.into(),
+                ));
             }
         };
         // SAFETY: the mapping is longer than its lead.

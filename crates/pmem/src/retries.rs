@@ -12,13 +12,15 @@ use std::time::Duration;
 use crate::sync::{rest, spin_loop, yield_now};
 use crate::{Error, Result};
 
+/// So often there is no wait at all, for who can go on.
+const HASTY: u32 = 4;
 /// So often the processor is kept.
 const SPINS: u32 = 64;
 /// So often it is given away for a moment. After that a thread sleeps, and others get on.
 const YIELDS: u32 = 1 << 12;
 const SLEEP: Duration = Duration::from_millis(1);
-/// Ten minutes of sleep and more.
-const MOST: u32 = YIELDS + 600_000;
+/// Ten minutes of sleep, and some turns before them. One more attempt there is than there are turns.
+const MOST: u32 = YIELDS - 1 + 600_000;
 
 /// The turns of one loop.
 #[derive(Debug, Default)]
@@ -36,7 +38,7 @@ impl Retries {
         self.0
     }
 
-    /// Waits a little, longer each time, before the next turn of `what`.
+    /// Waits a little, longer each time, before the next turn of `what`, which another thread was in the way of.
     ///
     /// # Errors
     /// [`Error::Stuck`] if there were too many.
@@ -44,6 +46,20 @@ impl Retries {
     pub fn again(&mut self, what: &'static str) -> Result<()> {
         self.0 = pause(self.0 + 1);
         if self.0 > MOST { Err(stuck(what)) } else { Ok(()) }
+    }
+
+    /// As [`again`](Self::again), where this thread itself has done what lets it go on: it waits only if that was of no
+    /// use some times.
+    ///
+    /// # Errors
+    /// The same.
+    #[inline(always)]
+    pub fn go_on(&mut self, what: &'static str) -> Result<()> {
+        if self.0 < HASTY {
+            self.0 += 1;
+            return Ok(());
+        }
+        self.again(what)
     }
 }
 
@@ -63,7 +79,7 @@ fn pause(turn: u32) -> u32 {
 #[cold]
 #[inline(never)]
 fn stuck(what: &'static str) -> Error {
-    Error::Stuck { what, attempts: MOST.into() }
+    Error::Stuck { what, attempts: u64::from(MOST) + 1 }
 }
 
 #[cfg(test)]
@@ -88,7 +104,9 @@ mod tests {
         let mut turns = Retries::default();
         for n in 0..YIELDS - 1 {
             assert_eq!(turns.count(), n);
-            turns.again("a test").expect("far from the last one");
+            let turn = if n % 2 == 0 { Retries::again } else { Retries::go_on };
+            turn(&mut turns, "a test").expect("far from the last one");
         }
+        assert!(Retries::left(0).go_on("a test").is_err());
     }
 }

@@ -20,7 +20,7 @@ impl Page<'_> {
     pub fn head_bytes_eq(self, byte: u8) -> u64 {
         before_read();
         // SAFETY: each page begins with HEAD_WORDS = 8 words.
-        unsafe { match_bytes(self.words, byte) }
+        unsafe { match_bytes(self.words(), byte) }
     }
     /// As [`head_bytes_eq`](Self::head_bytes_eq), for body line `line`, counted from 1 and taken
     /// modulo the body.
@@ -31,7 +31,7 @@ impl Page<'_> {
         let line = line.wrapping_sub(1) & (lines - 1);
         // SAFETY: the body holds `lines` lines of 8 words after the header, and line is masked to no
         // more than the last one's number.
-        unsafe { match_bytes(self.words.add(HEAD_WORDS * (1 + line)), byte) }
+        unsafe { match_bytes(self.words().add(HEAD_WORDS * (1 + line)), byte) }
     }
     /// How many aid words are ≤ `key`, by the widest vectors that the processor has.
     #[inline(always)]
@@ -39,7 +39,7 @@ impl Page<'_> {
         before_read();
         let n = self.geometry().aid_words();
         // SAFETY: the frame holds aid_words() words (a multiple of 8, or none) after its first line.
-        unsafe { count_le(self.frame.add(HEAD_WORDS), n, key) }
+        unsafe { count_le(self.frame().add(HEAD_WORDS), n, key) }
     }
     /// Which of the 64 bytes from byte `64 × block` of the search aid on are equal to `byte`.
     #[inline(always)]
@@ -51,7 +51,7 @@ impl Page<'_> {
         // SAFETY: the aid holds `blocks` lines of 64 bytes (a power of two) after the first line, which
         // there is in any case.
         unsafe {
-            let at = self.frame.add(HEAD_WORDS * line);
+            let at = self.frame().add(HEAD_WORDS * line);
             match_bytes(at, byte)
         }
     }
@@ -66,7 +66,7 @@ impl Page<'_> {
             // SAFETY: the run and the slot beside it lie in the body (asserted above, and by the
             // cases below), and the caller holds the latch.
             unsafe {
-                let at = self.words.add(HEAD_WORDS + 2 * first);
+                let at = self.words().add(HEAD_WORDS + 2 * first);
                 move_by_slot(at, 2 * count, right);
             }
         };

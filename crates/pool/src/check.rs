@@ -89,7 +89,7 @@ impl<M: Medium> Check<'_, M> {
     /// Runs a check of one page; its error becomes damage of that page.
     fn guard(&mut self, no: PageNo, check: impl FnOnce(&mut Self, PageNo) -> Result<()>) {
         if let Err(error) = check(self, no) {
-            if let Error::NoMemory { .. } = error {
+            if let Error::NoMemory { .. } | Error::Stuck { .. } = error {
                 self.failed = Some(error);
                 return;
             }

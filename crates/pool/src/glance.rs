@@ -60,7 +60,7 @@ impl<'p, M: Medium> Glance<'p, M> {
             if is_current {
                 drop(self.pool.latch(no)?);
             }
-            turns.again("a glance at a page")?;
+            turns.go_on("a glance at a page")?;
         }
     }
 

@@ -109,7 +109,7 @@ impl<'p, M: Medium> Look<'p, M> {
     /// many trees there are. O(pages).
     ///
     /// # Errors
-    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory), [`Error::Stuck`](everleaf_pmem::Error::Stuck).
     pub fn anchors(&self, is_read: impl Fn(PageNo) -> bool) -> Result<Vec<PageDamage>> {
         let mut damages = Vec::new();
         for (no, owner) in (0..).zip(&self.owners) {
@@ -118,7 +118,7 @@ impl<'p, M: Medium> Look<'p, M> {
             }
             match self.anchor(no) {
                 Ok(found) => damages.extend(found),
-                Err(error @ Error::NoMemory { .. }) => return Err(error),
+                Err(error @ (Error::NoMemory { .. } | Error::Stuck { .. })) => return Err(error),
                 Err(error) => damages.push(PageDamage::of(error, no, self.pool)),
             }
         }

@@ -395,7 +395,7 @@ impl<M: Medium> Pool<M> {
                 }
                 Seen::Absent => drop(self.latch(no)?),
             }
-            turns.again("reading an anchor")?;
+            turns.go_on("reading an anchor")?;
         }
     }
 

@@ -207,7 +207,7 @@ impl<M: Medium> Pool<M> {
                 }
                 Seen::Absent => drop(self.latch(r.page())?),
             }
-            turns.again("reading a record")?;
+            turns.go_on("reading a record")?;
         }
     }
 }

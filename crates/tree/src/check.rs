@@ -182,7 +182,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             let (at, bytes) = match self.read(root) {
                 Ok(seen) => seen,
                 Err(_) if self.tree.root() != root => {
-                    turns.again(ROOT)?;
+                    turns.go_on(ROOT)?;
                     continue;
                 }
                 seen => match self.guard(root, seen)? {
@@ -192,7 +192,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             };
             let node = K::node(bytes);
             if self.tree.root() != root || !at.stands() {
-                turns.again(ROOT)?;
+                turns.go_on(ROOT)?;
                 continue;
             }
             let Some(top) = node else {

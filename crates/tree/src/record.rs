@@ -40,7 +40,7 @@ pub(crate) fn read<M: Medium, T>(
         if record.is_current() {
             return out;
         }
-        turns.again("reading a record")?;
+        turns.go_on("reading a record")?;
     }
 }
 

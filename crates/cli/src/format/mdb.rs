@@ -17,6 +17,7 @@
 use super::lines::{InputItem, InputPair, Lines, OutputLine, PairSource};
 use crate::escape::{escaped, unescape};
 use crate::failure::{CommandError, Result};
+use crate::numbers::grouped;
 
 /// A dump of one database or several.
 pub struct Dump {
@@ -137,7 +138,7 @@ fn byte(digits: &[u8]) -> Option<u8> {
 /// Empties `out`, and has memory for so many bytes in it.
 fn room(out: &mut Vec<u8>, bytes: usize) -> Result<(), String> {
     out.clear();
-    out.try_reserve(bytes).map_err(|_| format!("no memory for {bytes} bytes"))
+    out.try_reserve(bytes).map_err(|_| format!("no memory for {} bytes", grouped(bytes as u64)))
 }
 
 pub fn unhex(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {

@@ -206,7 +206,7 @@ impl<M: DbMedium> OpenTree<M> {
             if self.life.load(Ordering::Acquire) == life {
                 return found;
             }
-            turns.again(CLEARED)?;
+            turns.go_on(CLEARED)?;
         }
     }
 
@@ -237,7 +237,7 @@ impl<M: DbMedium> OpenTree<M> {
                 // At some time of this step there was nothing beside it, nor anywhere.
                 return Ok(Step::End);
             }
-            turns.again(CLEARED)?;
+            turns.go_on(CLEARED)?;
         }
     }
 
@@ -257,7 +257,7 @@ impl<M: DbMedium> OpenTree<M> {
                 return found;
             }
             cursor.forget_value();
-            turns.again(CLEARED)?;
+            turns.go_on(CLEARED)?;
         }
     }
 

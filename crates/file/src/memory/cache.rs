@@ -35,7 +35,7 @@ impl Inner {
                 Ok(raw) => raw,
                 // A checkpoint has moved it meanwhile, which takes longer than to look again.
                 Err(_) if self.places().leaf(leaf) != Some(placed) => {
-                    turns.again("reading a leaf of the table")?;
+                    turns.go_on("reading a leaf of the table")?;
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -46,7 +46,7 @@ impl Inner {
                 places.learn(leaf, entries)?;
             }
             drop(places);
-            turns.again("reading a leaf of the table")?;
+            turns.go_on("reading a leaf of the table")?;
         }
     }
 
@@ -137,7 +137,7 @@ impl Inner {
                         return Err(error);
                     }
                     placed = now;
-                    turns.again("reading a page")?;
+                    turns.go_on("reading a page")?;
                 }
             }
         };

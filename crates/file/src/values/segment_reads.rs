@@ -79,7 +79,7 @@ impl Inner {
             match self.read_images(first, skip, buf, scratch) {
                 // A checkpoint has moved it meanwhile, which takes longer than to look again; its old place may be
                 // somebody else's.
-                Err(_) if self.lookup_value(first)? != begin => turns.again("reading a value")?,
+                Err(_) if self.lookup_value(first)? != begin => turns.go_on("reading a value")?,
                 brought => return brought,
             }
         }

@@ -90,7 +90,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             if let Seen::Ready(version) = see(page.latch()) {
                 return Ok(version);
             }
-            turns.again("fetching a page")?;
+            turns.go_on("fetching a page")?;
         }
     }
 }

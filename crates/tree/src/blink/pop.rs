@@ -101,7 +101,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 Attempt::Empty => return Ok(None),
                 Attempt::Read => old.read()?,
             }
-            turns.again("the removal of the first or last pair")?;
+            turns.go_on("the removal of the first or last pair")?;
         };
         // Upkeep, as in `remove`.
         let _ = self.complete(popped.lag);

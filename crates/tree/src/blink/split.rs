@@ -123,7 +123,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             match entered? {
                 Entered::Yes => return Ok(true),
                 Entered::NotNow => return Ok(false),
-                Entered::Again => turns.again(ENTER)?,
+                Entered::Again => turns.go_on(ENTER)?,
             }
         }
     }

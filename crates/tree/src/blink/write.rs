@@ -236,7 +236,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             // It was split, or gave pairs away, so that there is more room than before; or its old value is read, and
             // only another writer makes that of no use.
             old.read()?;
-            turns.again("a write of a pair")?;
+            turns.go_on("a write of a pair")?;
         }
     }
 
@@ -338,7 +338,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 break removed;
             }
             old.read()?;
-            turns.again("the removal of a pair")?;
+            turns.go_on("the removal of a pair")?;
         };
         // Upkeep, as in `put`.
         let _ = self.complete(lag);

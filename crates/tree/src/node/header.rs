@@ -122,7 +122,7 @@ impl Shape {
     }
 }
 
-/// What a node's header says, as it was at one moment.
+/// What a node's header says: what all searches ask as it was at one moment, the sibling as it is now.
 pub trait NodeView<'m>: Copy {
     /// The page.
     fn page(self) -> Page<'m>;

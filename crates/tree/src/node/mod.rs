@@ -90,8 +90,8 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     /// How many bytes a key has.
     fn key_weight(key: &Self::Owned) -> usize;
 
-    /// The node on a page, if there is one of this kind. All that its header says is read here, and cut to the page,
-    /// as a race may show anything.
+    /// The node on a page, if there is one of this kind. Its header is read here. A race may show anything: what leads
+    /// into the page is cut to it, here or where it is used.
     fn node(page: Page<'_>) -> Option<NodeAt<'_, Self>>;
     /// The entry at a position.
     fn entry<'m>(at: &NodeAt<'m, Self>, pos: usize) -> Self::Entry<'m>;

@@ -200,7 +200,7 @@ pub(super) fn low_record<M: Medium>(pool: &Pool<M>, no: PageNo) -> Result<Option
             }
             Seen::Absent => pool.latch(no)?.1.unlock_unchanged(),
         }
-        turns.again("reading a fence")?;
+        turns.go_on("reading a fence")?;
     }
 }
 

@@ -2,10 +2,9 @@
 
 use everleaf_pmem::{Result, fallible};
 
-use crate::slotted::entry::{
-    Entry, HEAD_BYTES, SLOT_BYTES, SLOTS_AT, ValueSize, short_lengths, whole_key_max,
+use crate::slotted::view::{
+    Entry, HEAD_BYTES, SLOT_BYTES, SLOTS_AT, ValueSize, View, short_lengths, whole_key_max,
 };
-use crate::slotted::view::View;
 
 /// Bytes that are copied at once where fewer are wanted.
 const WORD: usize = 8;

@@ -21,18 +21,18 @@ use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::kind::{self, KIND_WORD};
 
 use crate::node::Rank;
-use crate::slotted::entry::{
-    Code, FENCES_WORD, FIRST_SLOT, NO_FENCE, NewEntry, NumberBuf, PAGE_BYTES_MAX, RUN_MAX,
-    RUN_SHIFT, RUN_WORD, SLOT_BYTES, SLOTS_AT, SPARE_WORD, Value, ValueSize, entry_bytes,
-    fence_max, kept_of, slot_head, slots_max,
-};
+use crate::slotted::entry::{Code, NewEntry, entry_bytes, kept_of};
 use crate::slotted::flaws::{bounds_fit, entry_fits, is_entry};
 use crate::slotted::image::{Image, Pack, Source};
 use crate::slotted::note::{
     ADD_BACK, ADD_FRONT, COMPACT, IMAGE, IMAGE_HEAD_BYTES, INSERT, Operands, REMOVE, TRIM_BACK,
     TRIM_FRONT, UPDATE,
 };
-use crate::slotted::view::{Fence, FenceAt, Flat, KIND_FLAGS, Node, View};
+use crate::slotted::view::{
+    FENCES_WORD, FIRST_SLOT, Fence, FenceAt, Flat, KIND_FLAGS, NO_FENCE, Node, NumberBuf,
+    PAGE_BYTES_MAX, RUN_MAX, RUN_SHIFT, RUN_WORD, SLOT_BYTES, SLOTS_AT, SPARE_WORD, Value,
+    ValueSize, View, fence_max, slot_head, slots_max,
+};
 
 /// Whether a node has room for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

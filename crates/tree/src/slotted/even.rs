@@ -17,11 +17,13 @@
 use everleaf_pmem::{Medium, Page, Result};
 
 use crate::slotted::edit;
-use crate::slotted::entry::{LONG_RUN, SLOT_BYTES, Value, ValueSize, entry_bytes, is_inline, room};
+use crate::slotted::entry::{entry_bytes, is_inline};
 use crate::slotted::image::{Bounds, Image, Source, prefix_limit};
 use crate::slotted::note::{self, ADD_BACK, ADD_FRONT, TRIM_BACK, TRIM_FRONT};
 use crate::slotted::split::{MERGED_EIGHTHS, may_take, shortest_between};
-use crate::slotted::view::{Fence, Flat, Node, View, is_long_fence};
+use crate::slotted::view::{
+    Fence, Flat, LONG_RUN, Node, SLOT_BYTES, Value, ValueSize, View, is_long_fence, room,
+};
 
 /// Bytes by which the lengths in an entry may grow with its suffix.
 const LENGTHS_GROW: usize = 2;

@@ -9,13 +9,13 @@ use std::ops::Range;
 use everleaf_pmem::Page;
 use everleaf_pool::kind::KIND_WORD;
 
-use crate::slotted::entry::{
-    CHILD_BYTES, Code, Entry, FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, KEPT_BYTES,
-    LONG_CHILD_BYTES, LOW_IS_LONG, NO_FENCE, PAGE_BYTES_MAX, PAGE_BYTES_MIN, RUN_SHIFT, RUN_WORD,
-    SIBLING_WORD, SLOT_BYTES, SLOTS_AT, SPARE_WORD, ValueSize, fence_max, inline_value_max,
-    prefix_max, slot_head, slots_max, whole_key_max,
+use crate::slotted::entry::Code;
+use crate::slotted::view::{
+    Bytes, CHILD_BYTES, Entry, FENCES_WORD, FenceAt, Flat, HEAD_BYTES, HIGH_HEAD_WORD,
+    HIGH_IS_LONG, KEPT_BYTES, LONG_CHILD_BYTES, LOW_IS_LONG, NO_FENCE, Node, PAGE_BYTES_MAX,
+    PAGE_BYTES_MIN, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT, SPARE_WORD, ValueSize,
+    View, fence_max, inline_value_max, padded, prefix_max, slot_head, slots_max, whole_key_max,
 };
-use crate::slotted::view::{Bytes, FenceAt, Flat, Node, View, padded};
 
 /// Whether an entry with this suffix (its length, and whether it is cut) and value can be in a node with
 /// that prefix.

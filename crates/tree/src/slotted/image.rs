@@ -21,12 +21,13 @@ use std::ops::Range;
 use everleaf_pmem::{PageNo, Result, fallible};
 use everleaf_pool::kind;
 
-use crate::slotted::entry::{
-    Code, Entry, FENCES_WORD, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, LOW_IS_LONG, NO_FENCE,
-    NumberBuf, REFERENCE_BYTES, RUN_MAX, RUN_SHIFT, RUN_WORD, SIBLING_WORD, SLOT_BYTES, SLOTS_AT,
-    Value, fence_max, head_behind, head_of, kept_of, prefix_max, short_len, slot_head,
+use crate::slotted::entry::{Code, kept_of};
+use crate::slotted::view::{
+    Entry, FENCES_WORD, Fence, FenceAt, Flat, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG, KIND_FLAGS,
+    LOW_IS_LONG, NO_FENCE, Node, NumberBuf, REFERENCE_BYTES, RUN_MAX, RUN_SHIFT, RUN_WORD,
+    SIBLING_WORD, SLOT_BYTES, SLOTS_AT, Value, View, fence_max, head_behind, head_of, padded,
+    prefix_max, short_len, slot_head,
 };
-use crate::slotted::view::{Fence, FenceAt, Flat, KIND_FLAGS, Node, View, padded};
 
 /// What a node is beside its entries.
 #[derive(Debug, Clone, Copy)]

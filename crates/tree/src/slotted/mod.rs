@@ -60,15 +60,15 @@ mod view;
 
 pub use copy::{LeafCopy, Went};
 pub use edit::{DetachedEdit, Edit, Room, build, compact, is_whole, name_of, redo, remove};
-pub use entry::{
-    Entry, SLOT_BYTES, Value, ValueSize, entry_bytes, fence_max, inline_value_max, is_cut,
-    is_inline, kept_of, room, whole_key_max,
-};
+pub use entry::{entry_bytes, is_cut, is_inline, kept_of};
 pub use even::{Asking, Even, Fill, Merge};
 pub use flaws::{check_header, check_page, flaw, gap_of, is_entry};
 pub use image::{Bounds, Image, common};
 pub use split::{Split, entry_bytes_for, is_sparse, may_merge, may_take, shortest_between};
-pub use view::{Fence, FenceAt, Node, View, is_long_fence};
+pub use view::{
+    Entry, Fence, FenceAt, Node, SLOT_BYTES, Value, ValueSize, View, fence_max, inline_value_max,
+    is_long_fence, room, whole_key_max,
+};
 
 /// The kind of the Db's trees on a file: byte strings to byte strings in slotted nodes.
 #[derive(Debug, Clone, Copy)]

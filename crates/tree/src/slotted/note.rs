@@ -23,11 +23,11 @@ use std::ops::Range;
 
 use everleaf_pmem::{PageNo, Result, fallible};
 
-use crate::slotted::entry::{
-    Entry, HEAD_BYTES, NewEntry, REFERENCE_BYTES, SLOT_BYTES, SLOTS_AT, Value, ValueSize,
-};
+use crate::slotted::entry::NewEntry;
 use crate::slotted::image::Image;
-use crate::slotted::view::Fence;
+use crate::slotted::view::{
+    Entry, Fence, HEAD_BYTES, REFERENCE_BYTES, SLOT_BYTES, SLOTS_AT, Value, ValueSize,
+};
 
 /// An entry came.
 pub(super) const INSERT: u8 = 7;

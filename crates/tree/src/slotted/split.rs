@@ -10,13 +10,13 @@
 use everleaf_pmem::{Medium, Page, Result};
 
 use crate::slotted::edit;
-use crate::slotted::entry::{
-    HEAD_BYTES, HIGH_HEAD_WORD, KEPT_BYTES, LONG_RUN, REFERENCE_BYTES, ValueSize, entry_bytes,
-    fence_max, head_behind, is_cut, kept_of, room, slot_head,
-};
+use crate::slotted::entry::{entry_bytes, is_cut, kept_of};
 use crate::slotted::image::{Image, Source, common};
 use crate::slotted::note::{self, TRIM_BACK};
-use crate::slotted::view::{Bytes, Fence, Node, View, is_long_fence};
+use crate::slotted::view::{
+    Bytes, Fence, HEAD_BYTES, HIGH_HEAD_WORD, KEPT_BYTES, LONG_RUN, Node, REFERENCE_BYTES,
+    ValueSize, View, fence_max, head_behind, is_long_fence, room, slot_head,
+};
 
 /// The shortest string that is above `below` and not above `above`, which is greater than `below`.
 pub fn shortest_between<'a>(below: &[u8], above: &'a [u8]) -> &'a [u8] {

@@ -9,7 +9,18 @@
 //! panics, leaves the page or goes on for ever. What cannot be is an error, which is believed like any
 //! other answer: after the version was validated.
 //!
-//! A search says where a key belongs: among the entries of a node, or beyond its high fence. Halves of the slots are ruled out until a few lines are left, and one pass of vectors counts those in them
+//! An entry begins with a code:
+//!
+//! ```text
+//! code     low nibble   suffix length 0..=13; 14: it is in the next byte; 15: in the next two, whose top
+//!                       bit says that the key is cut
+//!          high nibble  value length 0..=12; 13: it is in a byte; 14: in two; 15: a reference of 8 bytes
+//! entry    code | length of the suffix, if it is not in the code | that of the value | suffix from its
+//!          7th byte on | value
+//! ```
+//!
+//! A search says where a key belongs: among the entries of a node, or beyond its high fence. Halves of the slots are
+//! ruled out until a few lines are left, and one pass of vectors counts those in them
 //! whose six bytes are not above the key's. Only where six bytes are equal are entries looked at, by bisection
 //! if there are many. Zeros that pad a short suffix are no bytes of it: where heads are equal and one suffix is
 //! shorter than they are, the lengths decide.
@@ -21,11 +32,339 @@ use everleaf_pool::damaged;
 use everleaf_pool::kind::{self, KIND_WORD};
 
 use crate::node::{FLAG_BYTES, FLAG_SLOTTED, KIND_AND_FLAGS, MAX_LEVEL, NodeView, Rank, Shape};
-use crate::slotted::entry::{
-    CHILD_BYTES, Entry, FENCES_WORD, FIRST_SLOT, HEAD_BYTES, HIGH_HEAD_WORD, HIGH_IS_LONG,
-    LONG_CHILD_BYTES, LOW_IS_LONG, NO_FENCE, REFERENCE_BYTES, RUN_SHIFT, RUN_WORD, SIBLING_WORD,
-    SLOT_BYTES, SLOTS_AT, Value, ValueSize, fence_max, head_behind, prefix_max, short_len,
+
+/// Header word: count, heap start, dead bytes, flags; 16 bits each.
+pub const RUN_WORD: usize = 0;
+/// Header word: the sibling in the low half.
+pub const SIBLING_WORD: usize = 1;
+/// Header word: where the low fence is, its length, where the high fence is, its length.
+pub const FENCES_WORD: usize = 2;
+/// Header word: the first 8 bytes of the high fence behind the prefix.
+pub const HIGH_HEAD_WORD: usize = 3;
+/// Header word without a use: 0.
+pub const SPARE_WORD: usize = 4;
+
+/// Word of a page where the slots begin, and the byte.
+pub const FIRST_SLOT: usize = 8;
+/// Byte of a page where the slots begin.
+pub const SLOTS_AT: usize = 8 * FIRST_SLOT;
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = 8;
+/// How many bytes of a suffix are in its slot, and only there.
+pub const HEAD_BYTES: usize = 6;
+/// How many bytes of a suffix an entry keeps of a key that is cut, when it is inserted.
+pub const KEPT_BYTES: usize = 26;
+/// Bytes of a reference to a record.
+pub const REFERENCE_BYTES: usize = 8;
+/// Bytes of a child's number.
+pub const CHILD_BYTES: usize = 4;
+/// Bytes of a child's number and of the reference to the record of its separator, which is cut.
+pub const LONG_CHILD_BYTES: usize = CHILD_BYTES + REFERENCE_BYTES;
+
+/// The length of a fence that there is not: the node begins at -infinity, or ends at +infinity.
+pub const NO_FENCE: u16 = 0xffff;
+/// Flag of the node: 8 bytes behind the low fence name the record that holds it whole.
+pub const LOW_IS_LONG: u16 = 1;
+/// Flag of the node: the same of the high fence.
+pub const HIGH_IS_LONG: u16 = 2;
+/// Where in the flags the length of the run is.
+pub const RUN_SHIFT: u32 = 8;
+/// After so many inserts in a row at the end a node is filled from left to right.
+pub const LONG_RUN: usize = 8;
+/// A run is not counted further.
+pub const RUN_MAX: usize = 255;
+
+/// The smallest page that there is, for tests, and the largest.
+pub const PAGE_BYTES_MIN: usize = 512;
+/// The largest page: offsets have 16 bits, and lengths of suffixes 15.
+pub const PAGE_BYTES_MAX: usize = 1 << 15;
+
+/// The longest key that an entry keeps whole. Longer ones are cut.
+#[inline(always)]
+pub const fn whole_key_max(page_bytes: usize) -> usize {
+    page_bytes / 8
+}
+
+/// The longest value that an entry keeps. Longer ones are in records.
+#[inline(always)]
+pub const fn inline_value_max(page_bytes: usize) -> usize {
+    page_bytes / 8
+}
+
+/// How many bytes of a fence a node keeps; of a longer one a record holds all.
+#[inline(always)]
+pub const fn fence_max(page_bytes: usize) -> usize {
+    page_bytes / 8
+}
+
+/// The longest prefix. A long fence has at least the 8 bytes for the header behind it, and a cut key the 6
+/// for its slot and one that is not kept.
+#[inline(always)]
+pub const fn prefix_max(page_bytes: usize) -> usize {
+    fence_max(page_bytes) - 8
+}
+
+/// Bytes that slots, entries and fences have together.
+#[inline(always)]
+pub const fn room(page_bytes: usize) -> usize {
+    page_bytes - SLOTS_AT
+}
+
+/// The most slots that a page can have.
+#[inline(always)]
+pub const fn slots_max(page_bytes: usize) -> usize {
+    room(page_bytes) / (SLOT_BYTES + 1)
+}
+
+const _: () = {
+    let mut page = PAGE_BYTES_MIN;
+    while page <= PAGE_BYTES_MAX {
+        // Code and lengths, a whole key with an inline value, and a slot. A cut key keeps at most the
+        // bytes of a prefix and those of its insertion, and has a child and a reference.
+        let whole = SLOT_BYTES + 5 + whole_key_max(page) - HEAD_BYTES + inline_value_max(page);
+        let cut = SLOT_BYTES + 3 + prefix_max(page) + KEPT_BYTES - HEAD_BYTES + LONG_CHILD_BYTES;
+        let entry = if whole > cut { whole } else { cut };
+        let fences = 2 * (fence_max(page) + REFERENCE_BYTES);
+        assert!(fences + 2 * entry <= room(page), "beside one entry is always room for another");
+        assert!(fence_max(page) < NO_FENCE as usize);
+        assert!(whole_key_max(page) - prefix_max(page) >= HEAD_BYTES);
+        page *= 2;
+    }
 };
+
+/// Longest code with the lengths that follow it.
+const CODE_MAX: usize = 5;
+/// Bytes of a page that tell everything about an entry but its own bytes.
+const _: () = assert!(CODE_MAX <= size_of::<u64>());
+pub(super) const CUT_BIT: u64 = 1 << 15;
+
+/// What an entry has beside its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// These bytes: a value that is not too long.
+    Inline(&'a [u8]),
+    /// The name of the record that holds key and value.
+    Reference(u64),
+    /// A child of an inner node.
+    Child(PageNo),
+    /// A child at a separator that is cut, and the record that holds the whole separator.
+    LongChild(PageNo, u64),
+}
+
+impl Value<'_> {
+    /// Bytes that it takes in the entry.
+    #[inline(always)]
+    pub fn size(&self) -> ValueSize {
+        match self {
+            Value::Inline(bytes) => ValueSize::Inline(bytes.len()),
+            Value::Reference(_) => ValueSize::Reference,
+            Value::Child(_) => ValueSize::Inline(CHILD_BYTES),
+            Value::LongChild(..) => ValueSize::Inline(LONG_CHILD_BYTES),
+        }
+    }
+    /// Its bytes; `buf` holds those of a number.
+    #[inline(always)]
+    pub(super) fn bytes<'b>(&'b self, buf: &'b mut NumberBuf) -> &'b [u8] {
+        match self {
+            Value::Inline(bytes) => bytes,
+            Value::Reference(record) => {
+                buf[..REFERENCE_BYTES].copy_from_slice(&record.to_le_bytes());
+                &buf[..REFERENCE_BYTES]
+            }
+            Value::Child(no) => {
+                buf[..CHILD_BYTES].copy_from_slice(&no.to_le_bytes());
+                &buf[..CHILD_BYTES]
+            }
+            Value::LongChild(no, record) => {
+                buf[..CHILD_BYTES].copy_from_slice(&no.to_le_bytes());
+                buf[CHILD_BYTES..].copy_from_slice(&record.to_le_bytes());
+                buf
+            }
+        }
+    }
+}
+
+/// Room for the bytes of a value that is numbers.
+pub(super) type NumberBuf = [u8; LONG_CHILD_BYTES];
+
+/// How much room a value takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueSize {
+    /// So many bytes.
+    Inline(usize),
+    /// The name of a record.
+    Reference,
+}
+
+impl ValueSize {
+    /// Bytes of the value in the entry.
+    #[inline(always)]
+    pub fn bytes(self) -> usize {
+        match self {
+            ValueSize::Inline(bytes) => bytes,
+            ValueSize::Reference => REFERENCE_BYTES,
+        }
+    }
+}
+
+/// Bytes of an entry by its code; 0 if lengths follow the code.
+const LENGTHS: [u8; 256] = {
+    let mut lengths = [0; 256];
+    let mut code = 0;
+    while code < 256 {
+        let (suffix, value): (usize, usize) = (code & 15, code >> 4);
+        if suffix < 14 && value < 13 {
+            let rest = suffix.saturating_sub(HEAD_BYTES);
+            lengths[code] = (1 + rest + value) as u8;
+        }
+        code += 1;
+    }
+    lengths
+};
+
+/// Bytes of the code, of the suffix and of an inline value, if two bytes say all of them: which is so for
+/// most entries.
+#[inline(always)]
+pub(super) fn short_lengths(word: u64) -> Option<(usize, usize, usize)> {
+    let (suffix, value) = (word as usize & 15, word as usize >> 4 & 15);
+    match value {
+        _ if suffix > 13 => None,
+        0..13 => Some((1, suffix, value)),
+        13 => Some((2, suffix, word as usize >> 8 & 0xff)),
+        _ => None,
+    }
+}
+
+/// Bytes of an entry with this code; 0 if lengths follow the code. Its key is not cut.
+#[inline(always)]
+pub(super) fn short_len(code: u8) -> usize {
+    usize::from(LENGTHS[usize::from(code)])
+}
+
+/// Where the parts of an entry are in its page. Read from a page that others change, or from a damaged
+/// one, it may be anything, and its parts may lie outside the page: whoever reads them is told so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The entry's first byte.
+    pub at: usize,
+    /// Bytes of the key behind the prefix: all, or those that are kept.
+    pub suffix: usize,
+    /// Whether the key goes on behind them.
+    pub cut: bool,
+    /// Where the suffix goes on behind what is in the slot.
+    pub rest_at: usize,
+    /// Where the value is.
+    pub value_at: usize,
+    /// What the value takes.
+    pub value: ValueSize,
+}
+
+impl Entry {
+    /// The entry at byte `at`, whose first 8 bytes are `word` (little-endian).
+    #[inline(always)]
+    pub fn parse(at: usize, word: u64) -> Self {
+        let Some((code_bytes, suffix, value)) = short_lengths(word) else {
+            return Self::parse_long(at, word);
+        };
+        let rest_at = at + code_bytes;
+        let value_at = rest_at + suffix.saturating_sub(HEAD_BYTES);
+        Self { at, suffix, cut: false, rest_at, value_at, value: ValueSize::Inline(value) }
+    }
+
+    #[inline(never)]
+    fn parse_long(at: usize, word: u64) -> Self {
+        let (mut rest_at, mut left) = (at + 1, word >> 8);
+        let mut take = |bytes: u32| {
+            let taken = left & ((1 << (8 * bytes)) - 1);
+            left >>= 8 * bytes;
+            rest_at += bytes as usize;
+            taken
+        };
+        let (suffix, cut) = match word & 15 {
+            14 => (take(1), false),
+            15 => {
+                let length = take(2);
+                (length & !CUT_BIT, length & CUT_BIT != 0)
+            }
+            short => (short, false),
+        };
+        let value = match word >> 4 & 15 {
+            13 => ValueSize::Inline(take(1) as usize),
+            14 => ValueSize::Inline(take(2) as usize),
+            15 => ValueSize::Reference,
+            short => ValueSize::Inline(short as usize),
+        };
+        let suffix = suffix as usize;
+        let value_at = rest_at + suffix.saturating_sub(HEAD_BYTES);
+        Self { at, suffix, cut, rest_at, value_at, value }
+    }
+
+    /// Bytes of the suffix that are not in the slot.
+    #[inline(always)]
+    pub fn rest(&self) -> usize {
+        self.suffix.saturating_sub(HEAD_BYTES)
+    }
+    /// The byte behind the entry.
+    #[inline(always)]
+    pub fn end(&self) -> usize {
+        self.value_at + self.value.bytes()
+    }
+    /// Bytes of the entry, without its slot.
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        self.end() - self.at
+    }
+    /// Bytes of the code and the lengths.
+    #[inline(always)]
+    pub fn code_bytes(&self) -> usize {
+        self.rest_at - self.at
+    }
+}
+
+/// Fewer than 8 bytes as the first ones of a big-endian number; the others are 0.
+#[inline(always)]
+fn short_head(bytes: &[u8]) -> u64 {
+    let n = bytes.len();
+    // Both ends, which may overlap.
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u32::from_be_bytes(*first), u32::from_be_bytes(*last));
+        return u64::from(first) << 32 | u64::from(last) << (64 - 8 * n);
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u16::from_be_bytes(*first), u16::from_be_bytes(*last));
+        return u64::from(first) << 48 | u64::from(last) << (64 - 8 * n);
+    }
+    bytes.first().map_or(0, |byte| u64::from(*byte) << 56)
+}
+
+/// The first 8 bytes of a suffix as a big-endian number, padded with zeros.
+#[inline(always)]
+pub fn head_of(suffix: &[u8]) -> u64 {
+    match suffix.first_chunk() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => short_head(suffix),
+    }
+}
+
+/// As [`head_of`] for what of a key is behind its first `prefix` bytes.
+#[inline(always)]
+pub fn head_behind(key: &[u8], prefix: usize) -> u64 {
+    let Some(behind) = key.get(prefix..) else { return 0 };
+    if let Some(bytes) = behind.first_chunk() {
+        return u64::from_be_bytes(*bytes);
+    }
+    match key.last_chunk() {
+        // The last bytes of the key's last 8; none if there are none.
+        Some(last) => u64::from_be_bytes(*last) << 8 << (8 * (7 - behind.len())),
+        None => short_head(behind),
+    }
+}
+
+/// The six bytes of a suffix that are in its slot, where they are in the slot.
+#[inline(always)]
+pub(super) fn slot_head(head: u64) -> u64 {
+    head & !0xffff
+}
 
 /// Bytes of a node. What lies outside of them is 0, or said to be outside: nothing panics.
 pub trait Bytes: Copy {
