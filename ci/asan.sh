@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=("$@")
-[ "${#packages[@]}" -gt 0 ] || packages=(pmem file pool everleaf salvage cli fuzz check tree)
+[ "${#packages[@]}" -gt 0 ] || packages=(pmem file pool everleaf salvage cli fuzz crash-check tree)
 target=x86_64-unknown-linux-gnu
 if ! ls "$(rustc --print sysroot)/lib/rustlib/$target/lib/"librustc*_rt.asan.a > /dev/null 2>&1; then
     echo "skipped: no AddressSanitizer for $target"
@@ -37,7 +37,7 @@ run() {
     case "$1" in
         everleaf) name=everleaf targets+=(--features heavy) ;;
         # Some canaries are noticed only if threads happen to meet, which is rarer when all is slower.
-        check) skips=(--skip each_canary_fails) ;;
+        crash-check) skips=(--skip each_canary_fails) ;;
         pool | tree) targets+=(--features heavy) ;;
         # The sanitizer itself needs terabytes of address space, which this test limits.
         cli) skips=(--skip too_little_memory) ;;

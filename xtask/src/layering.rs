@@ -9,7 +9,7 @@ const LAYERS: [(&str, &[&str]); 8] = [
     ("pool", &["pmem"]),
     ("tree", &["pmem", "file", "pool"]),
     ("everleaf", &["pmem", "file", "pool", "tree"]),
-    ("check", &["pmem", "pool", "tree"]),
+    ("crash-check", &["pmem", "pool", "tree"]),
     ("salvage", &["pmem", "file", "pool", "tree", "everleaf"]),
     ("cli", &["everleaf", "salvage"]),
 ];
@@ -18,7 +18,10 @@ const LAYERS: [(&str, &[&str]); 8] = [
 pub fn check(files: &Files, findings: &mut Vec<String>) {
     for (name, allowed) in LAYERS {
         let path = format!("crates/{name}/Cargo.toml");
-        let Some(text) = files.get(&path) else { continue };
+        let Some(text) = files.get(&path) else {
+            findings.push(finding(&path, 1, "a crate of this list is not there"));
+            continue;
+        };
         for (line, dependency) in dependencies(text) {
             if !allowed.contains(&dependency) {
                 let what = format!("{name} may not depend on {dependency}, only on {allowed:?}");
@@ -59,19 +62,23 @@ fn product(package: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::files;
 
     #[test]
     fn only_crates_above_may_be_named() {
+        let all = LAYERS.map(|(name, _)| (format!("crates/{name}/Cargo.toml"), String::new()));
+        let mut there: Files = all.into();
         let mut findings = Vec::new();
         let manifest = "[package]\nname = \"everleaf-pool\"\n[dependencies]\n\
                         everleaf-pmem.workspace = true\neverleaf-tree = { path = \"../tree\" }\n\
                         serde = \"1\"\n[dev-dependencies]\neverleaf-crash-check.workspace = true\n\
                         [target.x.dependencies]\neverleaf.workspace = true\n";
-        check(&files([("crates/pool/Cargo.toml", manifest)]), &mut findings);
-        assert_eq!(findings.len(), 2, "{findings:?}");
+        there.insert("crates/pool/Cargo.toml".to_owned(), manifest.to_owned());
+        there.remove("crates/cli/Cargo.toml");
+        check(&there, &mut findings);
+        assert_eq!(findings.len(), 3, "{findings:?}");
         assert!(findings[0].starts_with("crates/pool/Cargo.toml:5: pool may not depend on tree"));
         assert!(findings[1].starts_with("crates/pool/Cargo.toml:10: "));
+        assert!(findings[2].starts_with("crates/cli/Cargo.toml:1: a crate of this list"));
     }
 
     #[test]
