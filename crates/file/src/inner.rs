@@ -389,4 +389,4 @@ impl Inner {
 }
 
 /// An allocation of this many bytes may end the process if there is no memory: handles are made so.
-const _: () = assert!(size_of::<Inner>() <= 2048, "what only some opens need belongs in a box");
+const _: () = assert!(size_of::<Inner>() <= 1920, "what only some opens need belongs in a box");

@@ -53,6 +53,12 @@ pub enum RegionPart {
 pub struct Region {
     /// Dropped before what it leads to.
     all: Pages,
+    /// Apart: each open pool has a region, and seldom asks for these.
+    maps: Box<Mappings>,
+}
+
+#[derive(Debug)]
+struct Mappings {
     pages: Mapping,
     frames: Mapping,
 }
@@ -109,18 +115,18 @@ impl Region {
         // SAFETY: both mappings are as long as that, are aligned to pages of the system, stay where they are, and live
         // as long as the region.
         let all = unsafe { Pages::new(words, of_frames, limit, geometry) };
-        Self { pages, frames, all }
+        Self { all, maps: Box::new(Mappings { pages, frames }) }
     }
     /// The words of the file before page 0; none of anonymous memory.
     pub(crate) fn lead(&self) -> &[AtomicU64] {
-        self.pages.lead()
+        self.maps.pages.lead()
     }
     /// The words of all pages, in the order of their numbers.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         let n = self.limit() as usize * self.geometry().page_words();
         // SAFETY: the mapping has limit pages, is aligned, lives as long as &self, and is reached
         // through atomics only.
-        unsafe { std::slice::from_raw_parts(self.pages.base.cast::<AtomicU64>(), n) }
+        unsafe { std::slice::from_raw_parts(self.maps.pages.base.cast::<AtomicU64>(), n) }
     }
     /// The shape of the pages.
     #[inline(always)]
@@ -150,8 +156,8 @@ impl Region {
     }
     fn mapping(&self, part: RegionPart) -> &Mapping {
         match part {
-            RegionPart::Pages => &self.pages,
-            RegionPart::Frames => &self.frames,
+            RegionPart::Pages => &self.maps.pages,
+            RegionPart::Frames => &self.maps.frames,
         }
     }
     /// From now on the system backs a stretch by a huge page, if it has not backed any of it yet.
@@ -175,10 +181,10 @@ impl Region {
     /// If they do not end in the region. In debug builds, if they are a file's.
     pub fn give_back(&self, first: PageNo, n: u32) {
         let bytes = self.geometry().page_bytes();
-        debug_assert!(self.pages.lead == 0, "the memory is a file's");
+        debug_assert!(self.maps.pages.lead == 0, "the memory is a file's");
         let end = first.checked_add(n).filter(|end| *end <= self.limit());
         let end = end.expect("pages of the region") as usize;
-        self.pages.forget(first as usize * bytes..end * bytes);
+        self.maps.pages.forget(first as usize * bytes..end * bytes);
     }
     /// The page of that number.
     #[inline(always)]
@@ -436,14 +442,14 @@ mod tests {
     fn a_stretch_that_is_not_there_is_left_alone() {
         let g = Geometry::whole(4096).expect("a power of two");
         let region = Region::new(g, 4096).expect("memory");
-        let n = region.pages.bytes / HUGE_BYTES;
+        let n = region.maps.pages.bytes / HUGE_BYTES;
         for (no, is_there) in [(0, true), (n - 1, true), (n, false)] {
-            assert_eq!(region.pages.stretch(no).is_some(), is_there, "{no} of {n}");
+            assert_eq!(region.maps.pages.stretch(no).is_some(), is_there, "{no} of {n}");
         }
         // The products of these wrap to numbers that the mapping has.
         let unit = usize::MAX / HUGE_BYTES + 1;
         for no in [unit, unit - 1, unit + 1, usize::MAX] {
-            assert_eq!(region.pages.stretch(no), None);
+            assert_eq!(region.maps.pages.stretch(no), None);
             for part in [RegionPart::Pages, RegionPart::Frames] {
                 region.populate(part, no);
                 region.huge(part, no);
