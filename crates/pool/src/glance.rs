@@ -52,12 +52,11 @@ impl<'p, M: Medium> Glance<'p, M> {
             self.copy.set(None);
             let copy = self.aside.new_page(no);
             let copied = self.pool.copy(copy);
-            let is_current = page.latch().validate(version);
-            if is_current && copied? {
-                self.copy.set(Some((no, version)));
-                return Ok((copy, version));
-            }
-            if is_current {
+            if page.latch().validate(version) {
+                if copied? {
+                    self.copy.set(Some((no, version)));
+                    return Ok((copy, version));
+                }
                 drop(self.pool.latch(no)?);
             }
             turns.go_on("a glance at a page")?;

@@ -383,19 +383,32 @@ impl<M: Medium> Pool<M> {
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if the page is no anchor; I/O errors of the first
     /// fetch.
     pub fn anchor(&self, no: PageNo) -> Result<PageNo> {
+        self.read(no, "reading an anchor", anchor::root_of)?
+    }
+
+    /// What a page says at one moment. This takes no latch once the page is in memory, and waits for who changes it.
+    ///
+    /// # Errors
+    /// I/O errors of the first fetch; [`Error::Stuck`](everleaf_pmem::Error::Stuck), which says `what` was done.
+    pub fn read<'p, T>(
+        &'p self,
+        no: PageNo,
+        what: &'static str,
+        read: impl Fn(Page<'p>) -> T,
+    ) -> Result<T> {
         let page = self.page(no)?;
         let mut turns = Retries::default();
         loop {
             match page.latch().read_version() {
                 Seen::Ready(version) => {
-                    let root = anchor::root_of(page);
+                    let seen = read(page);
                     if page.latch().validate(version) {
-                        return root;
+                        return Ok(seen);
                     }
                 }
-                Seen::Absent => drop(self.latch(no)?),
+                Seen::Absent => self.latch(no)?.1.unlock_unchanged(),
             }
-            turns.go_on("reading an anchor")?;
+            turns.go_on(what)?;
         }
     }
 

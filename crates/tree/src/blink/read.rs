@@ -79,7 +79,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         mut settled: impl FnMut(&FoundNode<'_, K>) -> Result<T>,
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
-        let (mut turns, mut failed) = (Retries::default(), 0);
+        let mut turns = Retries::default();
         loop {
             let found = match self.reading {
                 Reading::LockFree if Self::LOCK_FREE => self.try_descend::<true>(seek, 0)?,
@@ -102,8 +102,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                     return answer;
                 }
             }
-            failed += 1;
-            if failed == TRIES && self.reading == Reading::Optimistic {
+            if turns.count() + 1 == TRIES && self.reading == Reading::Optimistic {
                 return self.read_undisturbed(seek, settled);
             }
             turns.again("a search for a leaf")?;

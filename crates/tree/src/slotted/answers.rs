@@ -6,9 +6,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use everleaf_pmem::{
-    Change, Error, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, Retries, Seen, fallible,
-};
+use everleaf_pmem::{Change, Error, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
@@ -188,20 +186,8 @@ pub(super) fn whole<M: Medium>(pool: &Pool<M>, record: u64) -> Result<Vec<u8>> {
 
 /// The record of a node's low fence, if it is long. Waits for who changes the node.
 pub(super) fn low_record<M: Medium>(pool: &Pool<M>, no: PageNo) -> Result<Option<u64>> {
-    let page = pool.page(no)?;
-    let mut turns = Retries::default();
-    loop {
-        match page.latch().read_version() {
-            Seen::Ready(version) => {
-                let record = View::read(page).low().and_then(|low| low.record);
-                if page.latch().validate(version) {
-                    return Ok(record);
-                }
-            }
-            Seen::Absent => pool.latch(no)?.1.unlock_unchanged(),
-        }
-        turns.go_on("reading a fence")?;
-    }
+    let record = |page| View::read(page).low().and_then(|low| low.record);
+    pool.read(no, "reading a fence", record)
 }
 
 /// All of a fence.

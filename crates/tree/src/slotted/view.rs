@@ -547,13 +547,17 @@ pub type View<'m> = Node<Page<'m>>;
 /// What the flags in the kind word of a slotted node are.
 pub(super) const KIND_FLAGS: u16 = FLAG_BYTES | FLAG_SLOTTED;
 
-/// Whether a kind word is that of a slotted node.
+/// Whether a kind word says that it is that of a slotted node.
+#[inline(always)]
+fn is_own(kind: u64) -> bool {
+    kind & KIND_AND_FLAGS == kind::pack(kind::NODE, 0, KIND_FLAGS, 0)
+        && kind::level_of(kind) <= MAX_LEVEL
+}
+
+/// Whether a kind word can be that of a slotted node in a page of so many bytes.
 #[inline(always)]
 fn is_node(kind: u64, page_bytes: usize) -> bool {
-    kind::kind_of(kind) == kind::NODE
-        && kind::level_of(kind) <= MAX_LEVEL
-        && kind::flags_of(kind) == KIND_FLAGS
-        && kind::prefix_of(kind) as usize <= prefix_max(page_bytes)
+    is_own(kind) && kind::prefix_of(kind) as usize <= prefix_max(page_bytes)
 }
 
 impl<'m> Node<Page<'m>> {
@@ -568,8 +572,7 @@ impl<'m> Node<Page<'m>> {
     #[inline(always)]
     pub(super) fn at(page: Page<'m>) -> Option<Self> {
         let node = Self::read(page);
-        let is_own = node.kind & KIND_AND_FLAGS == kind::pack(kind::NODE, 0, KIND_FLAGS, 0);
-        (is_own && node.level() <= MAX_LEVEL).then_some(node)
+        is_own(node.kind).then_some(node)
     }
 
     /// The node on a page of which the caller knows that it is one, or will know when it validates.
