@@ -419,6 +419,7 @@ impl Options {
             memory_bytes: self.memory.unwrap_or_else(crate::memory::default_bytes),
             evicts_small: self.evicts_small,
             stays: everleaf_pool::stays,
+            frame_stays: everleaf_pool::frame_stays,
             ..FileOptions::default()
         })
     }

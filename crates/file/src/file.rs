@@ -22,7 +22,7 @@
 //! not for both in turn**: the changes of a page are numbered, and a value has no number to go on from.
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use everleaf_pmem::door::{copy_in, may_store, move_slots, move_words, put};
@@ -470,6 +470,9 @@ impl Medium for File {
     }
     fn fetch_unowned(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
         self.fetch_as(page, false, redo)
+    }
+    fn frames_kept(&self) -> Option<&AtomicU64> {
+        Some(&self.inner.residents.frames.kept)
     }
     fn read_aside(&self, no: PageNo, aside: Page<'_>) -> Result<bool> {
         self.alive()?;

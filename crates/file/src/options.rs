@@ -80,6 +80,9 @@ pub struct FileOptions {
     pub evicts_small: bool,
     /// Which pages stay in memory, because somebody above relies on it. The page may be changing.
     pub stays: fn(Page<'_>) -> bool,
+    /// Whether the frame of a page that has left memory, or its [mark](Page::mark) of the layer above, has to stay. Asked
+    /// under the page's latch.
+    pub frame_stays: fn(Page<'_>) -> bool,
 }
 
 /// The shortest [interval](FileOptions::interval).
@@ -125,6 +128,7 @@ impl Default for FileOptions {
             memory_bytes: u64::MAX,
             evicts_small: false,
             stays: |_| true,
+            frame_stays: |_| true,
         }
     }
 }

@@ -6,7 +6,8 @@
 //! in memory, recovery has looked at it, and its search aid is built. Fresh frames are zero, hence
 //! not ready, so the first touch of a page has one place to happen. The version never goes back,
 //! also when a page is freed and used again, so a reader that was on its way to a page that has
-//! died cannot take the new one for it.
+//! died cannot take the new one for it. It does not go back either when an absent page's frame is given back to the system
+//! with the version in it: a page that is made ready has none below [those that were forgotten](Latch::take_absent).
 //!
 //! A page that is ready may be *cold* (after vmcache, Leis et al., SIGMOD 2023): nobody has come since
 //! somebody looked for pages that memory could do without. Then `COLD` stands in the place of `READY`,
@@ -31,6 +32,15 @@ const _: () = assert!(
     LOCKED < READY && READY < LEFTWARD && LEFTWARD < COLD && COLD < VERSION_ONE,
     "a version has bits of its own"
 );
+
+/// No version that was forgotten is as high, or higher. Of all pools: it is not a part of what a model of threads looks at.
+static FORGOTTEN_BELOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// The word of a page that is about to be ready: its version is none that was forgotten.
+fn raised(word: u64) -> u64 {
+    let least = FORGOTTEN_BELOW.load(std::sync::atomic::Ordering::SeqCst);
+    word.max(least | word & (VERSION_ONE - 1))
+}
 
 /// The word of a page that is not cold.
 #[inline(always)]
@@ -154,6 +164,28 @@ impl Latch {
     pub fn read_absent(&self) -> Option<Version> {
         let word = self.load(Ordering::Acquire);
         (word & (LOCKED | READY | COLD) == 0).then_some(Version(word))
+    }
+
+    /// Latches a page that is absent, unless somebody holds its latch, so that its frame can be given back to the system:
+    /// as if it had never been touched, which unlatches it, too. [`put_back`](Self::put_back) takes that back.
+    pub(crate) fn take_absent(&self) -> bool {
+        let Some(Version(word)) = self.read_absent() else { return false };
+        before_write();
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let is_taken = self.0.compare_exchange(word, word | LOCKED, order.0, order.1).is_ok();
+        if is_taken {
+            // Before anybody can find the page without its version.
+            let above = (word | (VERSION_ONE - 1)) + 1;
+            FORGOTTEN_BELOW.fetch_max(above, std::sync::atomic::Ordering::SeqCst);
+        }
+        is_taken
+    }
+
+    /// Unlatches what [was taken](Self::take_absent), and is not given back after all.
+    pub(crate) fn put_back(&self) {
+        let word = self.load(Ordering::Relaxed);
+        debug_assert!(word & (LOCKED | READY | COLD) == LOCKED, "an absent page that was taken");
+        self.store(word & !LOCKED);
     }
 
     /// Says what is there without waiting: with a writer inside, the version is
@@ -285,9 +317,9 @@ impl<'m> LatchGuard<'m> {
     /// The page is in memory, recovered, and its aid is built: readers may come. Those that do not
     /// wait may from now on, while the latch is still held.
     pub fn set_ready(&mut self) {
-        self.word |= READY;
-        let word = self.latch.load(Ordering::Relaxed);
-        self.latch.store(word | READY);
+        self.word = raised(self.word) | READY;
+        let turned = self.latch.load(Ordering::Relaxed) & LEFTWARD;
+        self.latch.store(self.word | LOCKED | turned);
     }
     /// The page's memory has been given back: the next reader must fetch it.
     pub fn set_absent(&mut self) {
@@ -410,6 +442,38 @@ mod tests {
             drop(latch.try_lock_cold().expect("cold"));
             assert!(latch.read_absent().is_some_and(|again| again != absent));
             assert!(!latch.validate(absent), "it was there in between");
+        });
+    }
+
+    #[test]
+    fn a_page_that_was_forgotten_never_has_an_old_version() {
+        model(|| {
+            let word = AtomicU64::new(0);
+            let latch = Latch::of(&word);
+            let mut held = latch.lock();
+            assert!(!latch.take_absent(), "somebody fetches it");
+            held.set_ready();
+            drop(held);
+            let Seen::Ready(before) = latch.read_version() else { panic!("made ready") };
+            assert!(!latch.take_absent() && latch.cool() && !latch.take_absent(), "it is there");
+            drop(latch.try_lock_cold().expect("cold"));
+            let absent = latch.read_absent().expect("nobody holds it");
+            assert!(latch.take_absent() && latch.try_lock().is_none() && !latch.take_absent());
+            latch.put_back();
+            assert_eq!(latch.read_absent(), Some(absent));
+            assert!(latch.take_absent() && latch.read_absent().is_none());
+            // As the system does.
+            word.store(0, Ordering::Release);
+            assert!(latch.read_version() == Seen::Absent && !latch.validate(before));
+            // Somebody gives up a fetch first.
+            for _ in 0..3 {
+                drop(latch.lock());
+            }
+            let mut held = latch.lock();
+            held.set_ready();
+            let made = held.before();
+            held.unlock_unchanged();
+            assert!(latch.validate(made) && made.stamp() > before.stamp().max(absent.stamp()));
         });
     }
 

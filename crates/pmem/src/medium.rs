@@ -8,6 +8,8 @@
 //! with epochs a step lands in one epoch, whole; because the latches are taken first, no page is
 //! changed in epoch e after it was changed in e + 1.
 
+use std::sync::atomic::AtomicU64;
+
 use crate::error::Result;
 use crate::page::{Geometry, Page, PageNo, Word};
 
@@ -80,6 +82,12 @@ pub trait Medium: Send + Sync + 'static {
     /// As [`fetch`](Self::fetch).
     fn read_aside(&self, _no: PageNo, _aside: Page<'_>) -> Result<bool> {
         Ok(false)
+    }
+
+    /// How many want the frames of absent pages to stay, and so the [versions](crate::Latch::read_absent) in them. None
+    /// if they stay in any case, as on media that are memory.
+    fn frames_kept(&self) -> Option<&AtomicU64> {
+        None
     }
 
     /// Stores 8 bytes, failure-atomically, Release. The caller holds the page's latch.
@@ -318,6 +326,9 @@ macro_rules! pass_on {
         }
         fn read_aside(&self, no: $crate::PageNo, aside: $crate::Page<'_>) -> $crate::Result<bool> {
             self.$field.read_aside(no, aside)
+        }
+        fn frames_kept(&self) -> Option<&std::sync::atomic::AtomicU64> {
+            self.$field.frames_kept()
         }
         #[inline(always)]
         fn alive(&self) -> $crate::Result<()> {

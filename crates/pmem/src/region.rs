@@ -186,6 +186,34 @@ impl Region {
         let end = end.expect("pages of the region") as usize;
         self.maps.pages.forget(first as usize * bytes..end * bytes);
     }
+    /// The pages whose frames are in a piece of [`SYSTEM_PAGE_BYTES`] of them, the pieces numbered from 0. Only for
+    /// frames of which a piece has a whole number, as it has of those of whole pages.
+    pub fn pages_of_frames(&self, piece: usize) -> Range<PageNo> {
+        let each = SYSTEM_PAGE_BYTES / self.geometry().frame_bytes();
+        let at = |piece: usize| piece.saturating_mul(each).min(self.limit() as usize) as PageNo;
+        at(piece)..at(piece.saturating_add(1))
+    }
+    /// Latches all pages of a [piece of frames](Self::pages_of_frames), if all are absent, nobody holds one, and each `may`
+    /// lose its frame. Whoever wants one of them waits for [`give_frames_back`](Self::give_frames_back).
+    pub fn take_frames(&self, piece: usize, may: impl Fn(Page<'_>) -> bool) -> bool {
+        let pages = self.pages_of_frames(piece);
+        let page = |no| self.page(no).expect("a page of the region");
+        let refuses = |no: &PageNo| !page(*no).latch().take_absent();
+        let taken = pages.start..pages.clone().find(refuses).unwrap_or(pages.end);
+        let is_taken = taken.end == pages.end && taken.clone().all(|no| may(page(no)));
+        if !is_taken {
+            taken.for_each(|no| page(no).latch().put_back());
+        }
+        is_taken
+    }
+    /// Gives the frames of some pieces that [were taken](Self::take_frames) back to the system. Their pages are as if
+    /// nobody had ever touched them, but for their versions, which none of them has again.
+    ///
+    /// # Panics
+    /// If they do not end in the region.
+    pub fn give_frames_back(&self, pieces: Range<usize>) {
+        self.maps.frames.forget(pieces.start * SYSTEM_PAGE_BYTES..pieces.end * SYSTEM_PAGE_BYTES);
+    }
     /// The page of that number.
     #[inline(always)]
     pub fn page(&self, no: PageNo) -> Option<Page<'_>> {

@@ -5,7 +5,8 @@
 //! looked at a few at a time. Invariant, held by whoever unlatches a record page that has room: it
 //! is in an arena, or listed, or has not been looked at since the open; for want of memory to list
 //! it, it waits for the next record that is freed in it, or the next open. Entries may be stale (the
-//! page became full, free or something else); the marks, read under the page's latch, decide.
+//! page became full, free or something else); the page and its marks, read under its latch, decide. A page that has left
+//! memory may have lost the mark of being listed, and then be listed again.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
@@ -17,13 +18,15 @@ use crate::class::MAX_CLASSES;
 /// Which mark of a page's frame says where the page stands; changed under the page's latch.
 pub(crate) const ARENA_MARK: usize = 5;
 const ARENAS: usize = 64;
+/// A list of so many pages may have some of them twice.
+const LISTED_LEAST: usize = 512;
 /// What memory here is for.
 const HINTS: &str = "the list of record pages with room";
 
 /// Where a record page stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ArenaState {
-    /// Full, or not looked at yet, or held by a step.
+    /// Full, or not looked at yet, or held by a step; or listed before the page's frame was given back.
     None = 0,
     /// In the list of its class.
     Listed = 1,
@@ -51,10 +54,31 @@ struct Unseen {
     from: usize,
 }
 
+/// The record pages of a class that have room, and that nobody fills.
+#[derive(Debug, Default)]
+struct Listed {
+    pages: Vec<PageNo>,
+    /// How many there were when each was there once, at last.
+    once: usize,
+}
+
+impl Listed {
+    /// # Errors
+    /// [`Error::NoMemory`](everleaf_pmem::Error::NoMemory).
+    fn push(&mut self, no: PageNo) -> Result<()> {
+        if self.pages.len() >= 2 * self.once.max(LISTED_LEAST) {
+            self.pages.sort_unstable();
+            self.pages.dedup();
+            self.once = self.pages.len();
+        }
+        fallible::push(&mut self.pages, no, HINTS)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Arenas {
     current: Vec<Mutex<[PageNo; MAX_CLASSES]>>,
-    listed: Vec<Mutex<Vec<PageNo>>>,
+    listed: Vec<Mutex<Listed>>,
     unseen: Mutex<Unseen>,
 }
 
@@ -101,11 +125,11 @@ impl Arenas {
     /// Lists a page that has room; says whether there was memory for that.
     pub fn list(&self, class: usize, no: PageNo) -> bool {
         debug_assert_ne!(no, 0, "a map page holds no records");
-        fallible::push(&mut lock(&self.listed[class]), no, HINTS).is_ok()
+        lock(&self.listed[class]).push(no).is_ok()
     }
     /// Takes the page that was listed last.
     pub fn unlist(&self, class: usize) -> Option<PageNo> {
-        lock(&self.listed[class]).pop()
+        lock(&self.listed[class]).pages.pop()
     }
     /// A record page has yet to be looked at.
     ///

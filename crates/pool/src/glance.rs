@@ -3,9 +3,11 @@
 //! Who walks over all of a pool touches pages that nobody may touch again, and in a memory that holds few of them each
 //! would drive out another one. So a page that is in memory is looked at there, and of one that is not there is a
 //! copy, in a place that the next one gets. The page's own latch says whether what was seen is still so: a page that
-//! is absent keeps its version until somebody fetches it, and nobody changes what he has not fetched.
+//! is absent keeps its version until somebody fetches it, and nobody changes what he has not fetched. While somebody
+//! glances, no frame is given back, and so no version forgotten.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering::SeqCst;
 
 use everleaf_pmem::{Aside, Medium, Page, PageNo, Result, Retries, Seen, Version};
 
@@ -25,7 +27,9 @@ impl<'p, M: Medium> Glance<'p, M> {
     /// # Errors
     /// [`Error::Io`](everleaf_pmem::Error::Io) if the system has none.
     pub fn new(pool: &'p Pool<M>) -> Result<Self> {
-        Ok(Self { pool, aside: Aside::new(pool.geometry())?, copy: Cell::new(None) })
+        let aside = Aside::new(pool.geometry())?;
+        pool.medium.frames_kept().map(|kept| kept.fetch_add(1, SeqCst));
+        Ok(Self { pool, aside, copy: Cell::new(None) })
     }
 
     /// A page, or a copy, to be read until the next one is asked for, and the version of the page's own latch. What
@@ -77,5 +81,11 @@ impl<'p, M: Medium> Glance<'p, M> {
             }
             turns.again("a glance at a page")?;
         }
+    }
+}
+
+impl<M: Medium> Drop for Glance<'_, M> {
+    fn drop(&mut self) {
+        self.pool.medium.frames_kept().map(|kept| kept.fetch_sub(1, SeqCst));
     }
 }

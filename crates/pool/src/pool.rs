@@ -7,7 +7,7 @@ use everleaf_pmem::{
 };
 
 use crate::anchor;
-use crate::arena::{ARENA_MARK, Arenas};
+use crate::arena::{ARENA_MARK, ArenaState, Arenas, arena_state};
 use crate::change::fence;
 use crate::class::Classes;
 use crate::hooks::Hooks;
@@ -20,7 +20,7 @@ use crate::space::FreeSpace;
 /// The anchor of the catalog: the tree that knows the other trees.
 pub const CATALOG_ANCHOR: PageNo = 1;
 
-/// Which mark of a page's frame counts how often the page was brought into memory.
+/// Which mark of a page's frame says which of the pool's fetches brought the page into memory.
 const LIFE_MARK: usize = 6;
 const _: () = assert!(LIFE_MARK != ARENA_MARK, "each mark of a frame has one use");
 
@@ -31,7 +31,13 @@ pub fn stays(page: Page<'_>) -> bool {
     !matches!(kind_of(page.head(KIND_WORD).load()), FREE | NODE | RECORD | ANCHOR)
 }
 
-/// How often the page has been brought into memory.
+/// Whether the frame of a page that is absent stays, because a thread fills the page with records. What else a frame of
+/// such a page says may be forgotten: that the page is listed is asked of the page.
+pub fn frame_stays(page: Page<'_>) -> bool {
+    arena_state(page) == ArenaState::Arena
+}
+
+/// Which fetch has brought the page into memory, or was the last one that did.
 pub(crate) fn life_of(page: Page<'_>) -> &AtomicU64 {
     page.mark(LIFE_MARK)
 }
@@ -112,6 +118,8 @@ pub struct Pool<M: Medium> {
     pub(crate) space: FreeSpace,
     pub(crate) arenas: Arenas,
     pub(crate) pins: Pins,
+    /// How many pages have been fetched.
+    fetches: AtomicU64,
 }
 
 impl<M: Medium> Pool<M> {
@@ -125,7 +133,15 @@ impl<M: Medium> Pool<M> {
         let classes = Classes::new(geometry);
         let arenas = Arenas::new(classes.count())?;
         let space = FreeSpace::new(geometry, medium.limit());
-        Ok(Self { medium, hooks, classes, space, arenas, pins: Pins::new() })
+        Ok(Self {
+            medium,
+            hooks,
+            classes,
+            space,
+            arenas,
+            pins: Pins::new(),
+            fetches: AtomicU64::new(0),
+        })
     }
 
     /// Makes an empty pool on an empty medium: the first map page, and the catalog's anchor without a
@@ -357,7 +373,9 @@ impl<M: Medium> Pool<M> {
         page: Page<'_>,
         fetch: impl FnOnce(&M, Page<'_>, &mut Redo<'_>) -> Result<()>,
     ) -> Result<()> {
-        life_of(page).fetch_add(1, Ordering::AcqRel);
+        // No other fetch has the number, also of pages whose frames are forgotten in between.
+        let life = self.fetches.fetch_add(1, Ordering::Relaxed) + 1;
+        life_of(page).store(life, Ordering::Release);
         let m = &self.medium;
         fetch(m, page, &mut |page, change| (self.hooks.redo)(m, page, change))
     }

@@ -127,7 +127,7 @@ impl<'p, M: Medium> Step<'p, M> {
                 }
                 Ok(latched) => latched,
             };
-            if arena_state(page) == ArenaState::Listed && self.adopt(page, held, class) {
+            if arena_state(page) != ArenaState::Arena && self.adopt(page, held, class) {
                 return Ok(true);
             }
         }

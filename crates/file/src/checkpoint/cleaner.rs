@@ -246,7 +246,8 @@ impl Inner {
             places.move_image(no, from, to)?;
         }
         run.stream.settle(&mut places);
-        Ok(())
+        drop(places);
+        self.spill_leaves(run)
     }
 
     /// Whether the table names this very image. What it says of it is in memory then.

@@ -225,6 +225,7 @@ impl Inner {
     /// Writes the leaves of the table that have changed and a root, and makes it the pool's.
     fn switch_root(&self, run: &mut Run, sweep: Sweep, journal: Option<JournalMark>) -> Result<()> {
         self.apply_forgotten()?;
+        self.write_dirty_leaves(run)?;
         // One moment: what steps change later is in the journal behind the place that the root names.
         let (leaves, raw, mut live) = {
             let mut places = self.places_mut();
@@ -268,18 +269,9 @@ impl Inner {
         raw: Vec<u8>,
         live: &mut Vec<u32>,
     ) -> Result<()> {
-        // It is sparse in each pool that is new, and stays plain for those that look at its bytes.
-        let last = self.places().leaves().saturating_sub(1) as u32;
         for (&leaf, raw) in leaves.iter().zip(raw.chunks_exact(LEAF_BYTES)) {
-            let name = ImageName { kind: ImageKind::Table, number: leaf };
-            // Of most pages it has only how often they were changed, if anything, since they are free.
-            let name = (name, run.stamp);
-            let placed = match leaf < last && is_sparse(raw) {
-                true => run.stream.push_as(self, Some(by_entries), name, (raw, 0..0))?,
-                false => run.stream.push(self, name, raw, 0..0)?,
-            };
+            let placed = self.push_leaf(run, leaf, raw)?;
             let old = self.places_mut().place_leaf(leaf, placed)?;
-            run.bytes += u64::from(placed.room());
             if old.has_image() {
                 live[old.extent() as usize] -= old.room();
             }
@@ -291,6 +283,20 @@ impl Inner {
             live[at] += placed.room();
         }
         Ok(())
+    }
+
+    /// Writes a leaf of the table, whose bytes are `raw`, into the stream.
+    pub(crate) fn push_leaf(&self, run: &mut Run, leaf: u32, raw: &[u8]) -> Result<Placed> {
+        // The last one is sparse in each pool that is new, and stays plain for those that look at its bytes.
+        let is_last = u64::from(leaf) + 1 >= self.places().leaves();
+        let name = (ImageName { kind: ImageKind::Table, number: leaf }, run.stamp);
+        // Of most pages it has only how often they were changed, if anything, since they are free.
+        let placed = match !is_last && is_sparse(raw) {
+            true => run.stream.push_as(self, Some(by_entries), name, (raw, 0..0))?,
+            false => run.stream.push(self, name, raw, 0..0)?,
+        };
+        run.bytes += u64::from(placed.room());
+        Ok(placed)
     }
 
     /// Writes the root's image: into the stream, or, if it fits no extent, into some in a row.
@@ -368,6 +374,9 @@ impl Inner {
 
     /// Frees what only the former root needed, and the journal before the new one's.
     fn free_behind(&self, root: Placed, live: &[u32], journal: Option<JournalMark>) {
+        if let Some(mark) = journal {
+            self.residents.frames.imaged.fetch_max(mark.epoch, Ordering::SeqCst);
+        }
         let former = std::mem::replace(&mut *lock(&self.root), root);
         self.let_root_go(former);
         let mut commit = lock(&self.commit);
@@ -585,6 +594,7 @@ impl Inner {
         drop(places);
         let written = run.batch.iter().filter_map(|(no, _)| self.region.page(*no));
         written.for_each(|page| page.mark(COPIED_MARK).store(0, Ordering::Release));
+        self.spill_leaves(run)?;
         run.pages += run.batch.len() as u64;
         self.counters.pages_written.fetch_add(run.batch.len() as u64, Ordering::Relaxed);
         Ok(())

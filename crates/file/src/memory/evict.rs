@@ -8,8 +8,8 @@
 //!
 //! Only a page of which the table names the newest image can leave. One that was changed must be written
 //! before, by a checkpoint: so checkpoints are due by the number of changed pages, too, and writers wait
-//! when there are too many. Who only reads never waits. A page stays as long as the layer above says so,
-//! and so do frames.
+//! when there are too many. Who only reads never waits. A page stays as long as the layer above says so.
+//! [Frames](super::frames) follow their pages, and [leaves](super::leaves) of the page table go, too.
 
 use std::sync::TryLockError;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
@@ -22,7 +22,6 @@ use everleaf_pmem::page::{Page, PageNo};
 use crate::epochs::barrier::POISONED;
 use crate::epochs::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::inner::Inner;
-use crate::store::table::LEAF_BYTES;
 
 /// Pages that the hand looks at in one go, at most, so that who fetches a page does not wait long.
 const MOST_LOOKS: u64 = 2048;
@@ -90,8 +89,7 @@ impl Inner {
             return Ok(());
         }
         residents.note(no)?;
-        let leaves = self.places().leaves_in_memory();
-        residents.table.store(leaves * LEAF_BYTES as u64, Relaxed);
+        self.measure_table();
         self.bounds.measure_room(residents);
         Ok(())
     }
@@ -106,14 +104,16 @@ impl Inner {
             return;
         }
         residents.give_ahead(|first, n| self.region.give_back(first, n));
+        // An image that was written before a failed sync may be gone.
+        let is_poisoned = self.barrier.load(SeqCst) & POISONED != 0;
+        self.evict_frames(is_poisoned);
+        self.evict_leaves();
         let mut hand = match residents.hand.try_lock() {
             Ok(hand) => hand,
             Err(TryLockError::Poisoned(hand)) => hand.into_inner(),
             // Somebody does it.
             Err(TryLockError::WouldBlock) => return,
         };
-        // An image that was written before a failed sync may be gone.
-        let is_poisoned = self.barrier.load(SeqCst) & POISONED != 0;
         let mut leaving = Leaving { first: 0, held: [const { None }; RUN], n: 0 };
         let (looks, values) = self.go();
         let is_done = || !residents.is_tight(slack) || residents.keepers.load(SeqCst) != 0;

@@ -2,6 +2,8 @@
 
 pub(crate) mod cache;
 pub(crate) mod evict;
+pub(crate) mod frames;
+pub(crate) mod leaves;
 pub(crate) mod residents;
 pub(crate) mod values;
 pub(crate) mod warm;

@@ -12,8 +12,11 @@ use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::SYSTEM_PAGE_BYTES;
 use everleaf_pmem::sync::lock_plain as lock;
 
+use crate::memory::frames::Frames;
+use crate::memory::leaves::COPIED;
 use crate::memory::values::ValueCache;
 use crate::options::FileOptions;
+use crate::store::table::LEAF_BYTES;
 
 const WHAT: &str = "the list of pages in memory";
 /// This part of the memory that a pool may take is for what is not counted: buffers and lists.
@@ -56,6 +59,16 @@ impl Bits {
     fn contains(&self, no: usize) -> bool {
         let words = self.0.get(no / 64 / CHUNK).and_then(Option::as_ref);
         words.is_some_and(|words| words[no / 64 % CHUNK] & 1 << (no % 64) != 0)
+    }
+
+    /// Whether none of `n` numbers from `first` on is there; both are a multiple of 64, or a power of two and its multiple.
+    fn lacks(&self, first: usize, n: usize) -> bool {
+        let mask = if n < 64 { ((1 << n) - 1) << (first % 64) } else { u64::MAX };
+        let word = |no: usize| {
+            let words = self.0.get(no / 64 / CHUNK).and_then(Option::as_ref);
+            words.map_or(0, |words| words[no / 64 % CHUNK])
+        };
+        (first..first + n).step_by(64).all(|no| word(no) & mask == 0)
     }
 
     /// Says whether it was there.
@@ -102,10 +115,10 @@ pub(crate) struct Residents {
     pub values: Box<ValueCache>,
     pub page_bytes: u64,
     frame_bytes: u64,
+    pub frames: Box<Frames>,
     known: Mutex<Box<Known>>,
     pub pages: AtomicU64,
     ahead: AtomicU64,
-    frames: AtomicU64,
     /// Bytes of the page table, and of the counts of pairs.
     pub table: AtomicU64,
     pub counts: AtomicU64,
@@ -128,10 +141,10 @@ impl Residents {
             values: Box::new(ValueCache::new(most, !can_leave)),
             page_bytes: page_bytes as u64,
             frame_bytes: g.frame_bytes() as u64,
+            frames: Box::new(Frames::new(g, options.frame_stays)),
             known: Mutex::default(),
             pages: AtomicU64::new(0),
             ahead: AtomicU64::new(0),
-            frames: AtomicU64::new(0),
             table: AtomicU64::new(0),
             counts: AtomicU64::new(0),
             hand: Mutex::default(),
@@ -162,14 +175,13 @@ impl Residents {
 
     /// Bytes that stay, whatever pages leave: of frames, of the page table and of counts of pairs.
     fn beside(&self) -> u64 {
-        self.frames.load(Relaxed) * SYSTEM_PAGE_BYTES as u64
-            + self.table.load(Relaxed)
-            + self.counts.load(Relaxed)
+        self.frames.in_memory() + self.table.load(Relaxed) + self.counts.load(Relaxed)
     }
 
-    /// Bytes that a checkpoint may take for a moment, for copies of the table and of the counts.
+    /// Bytes that a checkpoint may take for a moment, for copies of leaves of the table and of the counts.
     fn of_checkpoints(&self) -> u64 {
-        self.table.load(Relaxed).max(2 * self.counts.load(Relaxed))
+        let leaves = self.table.load(Relaxed).min((COPIED * LEAF_BYTES) as u64);
+        leaves.max(2 * self.counts.load(Relaxed))
     }
 
     /// Bytes that all of this takes, with large values and memory that was made ready ahead.
@@ -187,7 +199,7 @@ impl Residents {
     pub fn note(&self, no: PageNo) -> Result<()> {
         let mut known = lock(&self.known);
         if known.frames.insert(no as usize * self.frame_bytes as usize / SYSTEM_PAGE_BYTES)? {
-            self.frames.fetch_add(1, Relaxed);
+            self.frames.pieces.fetch_add(1, Relaxed);
         }
         if known.pages.insert(no as usize)? {
             self.pages.fetch_add(1, Relaxed);
@@ -226,7 +238,7 @@ impl Residents {
         let mut known = lock(&self.known);
         for piece in pieces {
             if known.frames.insert(piece)? {
-                self.frames.fetch_add(1, Relaxed);
+                self.frames.pieces.fetch_add(1, Relaxed);
             }
         }
         Ok(())
@@ -257,6 +269,23 @@ impl Residents {
         }
         self.pages.fetch_sub(n as u64, Relaxed);
         self.evictions.fetch_add(n as u64, Relaxed);
+    }
+
+    /// The next piece of frames in memory that the hand comes to; within, if none of its pages is in memory.
+    pub fn next_piece(&self, hand: &mut usize) -> Option<Option<usize>> {
+        let known = lock(&self.known);
+        let piece = known.frames.next(*hand).or_else(|| known.frames.next(0))?;
+        *hand = piece + 1;
+        let each = SYSTEM_PAGE_BYTES / self.frame_bytes as usize;
+        let is_empty = |set: &Bits| set.lacks(piece * each, each);
+        Some((is_empty(&known.pages) && is_empty(&known.ahead)).then_some(piece))
+    }
+
+    /// A piece of frames is in memory no more.
+    pub fn forget_piece(&self, piece: usize) {
+        if lock(&self.known).frames.remove(piece) {
+            self.frames.pieces.fetch_sub(1, Relaxed);
+        }
     }
 
     /// The next page in memory that the hand comes to.

@@ -1,4 +1,5 @@
-//! The page table: where the image of each page is. In memory, as far as it was needed.
+//! The page table: where the image of each page is. In memory, as far as it is needed: a leaf is read when it is asked
+//! for, and [leaves](Places::let_go) if nobody has asked of late.
 //!
 //! ```text
 //! leaf i   512 entries of 16 bytes, of the pages from 512 × i on: place u64, bytes u32, crc u32
@@ -8,6 +9,8 @@
 //!
 //! Page numbers never change, so latches, memory and journal do not know of places. A checkpoint
 //! writes the leaves that have changed, and the root, to new places, as it does with pages.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
@@ -51,15 +54,30 @@ struct TableLeaf {
     fresh: Option<Box<PageBits>>,
     /// It differs from what is on the disk.
     dirty: bool,
+    /// Somebody has asked for it since the hand was there last.
+    used: AtomicBool,
+    /// It is not in memory, and none of its pages had an image when it was.
+    was_free: bool,
+    /// How many of its pages have a large value that waits for its adoption.
+    awaiting: u16,
 }
 
 /// Pages of a leaf, a bit each.
 type PageBits = [u64; LEAF_PAGES / 64];
 
 impl TableLeaf {
-    /// Whether it is in memory, and none of its pages has an image.
+    /// Whether none of its pages has an image, as far as anybody knows.
     fn has_only_free(&self) -> bool {
-        self.entries.as_ref().is_some_and(|entries| entries.iter().all(|entry| !entry.has_image()))
+        match &self.entries {
+            Some(entries) => entries.iter().all(|entry| !entry.has_image()),
+            None => self.was_free,
+        }
+    }
+
+    /// Whether it can leave memory: it is on the disk as it is, and nobody relies on it.
+    fn can_go(&self) -> bool {
+        let is_fresh = self.fresh.as_ref().is_some_and(|bits| bits.iter().any(|word| *word != 0));
+        !self.dirty && self.placed.has_image() && self.awaiting == 0 && !is_fresh
     }
 }
 
@@ -82,8 +100,9 @@ pub(crate) enum Known {
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     leaves: Vec<TableLeaf>,
-    /// How many of them are in memory.
+    /// How many of them are in memory, and where the hand is that goes over them.
     in_memory: u64,
+    hand: usize,
     /// How many of them the root had at the open, and how many have been made.
     root_leaves: u32,
     made: u32,
@@ -206,7 +225,10 @@ impl Places {
     pub(crate) fn get(&self, no: PageNo) -> Known {
         match self.leaves.get(leaf_of(no) as usize) {
             None => Known::Is(Placed::default()),
-            Some(TableLeaf { entries: Some(entries), .. }) => {
+            Some(TableLeaf { entries: Some(entries), used, .. }) => {
+                if !used.load(Relaxed) {
+                    used.store(true, Relaxed);
+                }
                 Known::Is(entries[no as usize % LEAF_PAGES])
             }
             Some(leaf) if !leaf.placed.has_image() => Known::Is(Placed::default()),
@@ -231,8 +253,40 @@ impl Places {
             return Err(Error::corrupt(leaf.placed.place, what));
         }
         leaf.entries = Some(entries);
+        leaf.was_free = false;
         self.in_memory += 1;
         Ok(())
+    }
+
+    /// Whether what is known of a run of pages is in memory, so that [`set`](Self::set) can be told of them.
+    pub(crate) fn knows(&self, first: PageNo, pages: u32) -> bool {
+        let leaves = leaf_of(first)..=leaf_of(first + pages.saturating_sub(1));
+        leaves.into_iter().all(|leaf| {
+            let leaf = self.leaves.get(leaf as usize);
+            leaf.is_none_or(|leaf| leaf.entries.is_some() || !leaf.placed.has_image())
+        })
+    }
+
+    /// Lets leaves go that nobody has asked for since the hand was there last, until `most` of them are in memory. Looks at
+    /// `looks` of them at most. The caller keeps checkpoints out, which rely on leaves that they have looked up.
+    pub(crate) fn let_go(&mut self, most: u64, looks: usize) {
+        for _ in 0..looks.min(2 * self.leaves.len()) {
+            if self.in_memory <= most {
+                break;
+            }
+            self.hand = if self.hand < self.leaves.len() { self.hand } else { 0 };
+            let leaf = &mut self.leaves[self.hand];
+            self.hand += 1;
+            let is_idle = leaf.entries.is_some() && !std::mem::take(leaf.used.get_mut());
+            if !is_idle || !leaf.can_go() {
+                continue;
+            }
+            leaf.was_free = leaf.has_only_free();
+            let entries = leaf.entries.take();
+            leaf.fresh = None;
+            entries.iter().flat_map(|all| all.iter()).for_each(|one| self.extents.unclaim(*one));
+            self.in_memory -= 1;
+        }
     }
 
     /// Behind the last page that a journal can name, if the file has `len` bytes. Pages get the lowest number
@@ -296,17 +350,22 @@ impl Places {
         Ok(old)
     }
 
-    /// As [`make_room`](Self::make_room), so that [`adopt`](Self::adopt) needs no memory.
+    /// As [`make_room`](Self::make_room), so that [`adopt`](Self::adopt) needs no memory: the leaf stays until the value was
+    /// adopted, or is [not awaited](Self::await_no_more) any more. False if it must be read first.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub(crate) fn make_room_to_adopt(&mut self, no: PageNo) -> Result<()> {
+    pub(crate) fn make_room_to_adopt(&mut self, no: PageNo) -> Result<bool> {
         self.make_room(no)?;
         let leaf = &mut self.leaves[leaf_of(no) as usize];
+        if leaf.entries.is_none() {
+            return Ok(false);
+        }
         if leaf.fresh.is_none() {
             leaf.fresh = Some(array(fallible::filled(0, LEAF_PAGES / 64, TABLE)?));
         }
-        Ok(())
+        leaf.awaiting += 1;
+        Ok(true)
     }
 
     /// As [`set`](Self::set), for a page of a large value that a step adopts, which cannot fail any more: there
@@ -316,7 +375,15 @@ impl Places {
         let fresh = self.leaves[leaf_of(no) as usize].fresh.as_mut().expect("there is room");
         let i = no as usize % LEAF_PAGES;
         fresh[i / 64] |= 1 << (i % 64);
+        self.await_no_more(no);
         old
+    }
+
+    /// The value of a page, for which there [was room](Self::make_room_to_adopt), was adopted or given up.
+    pub(crate) fn await_no_more(&mut self, no: PageNo) {
+        let leaf = &mut self.leaves[leaf_of(no) as usize];
+        debug_assert!(leaf.awaiting > 0, "nobody waits for the value of page {no}");
+        leaf.awaiting = leaf.awaiting.saturating_sub(1);
     }
 
     /// Whether a page has a large value that was adopted of late.
@@ -367,7 +434,7 @@ impl Places {
             if leaf.has_only_free() {
                 leaf.entries.iter_mut().for_each(|entries| entries.fill(Placed::default()));
                 self.extents.exchange(leaf.placed, Placed::default())?;
-                (leaf.placed, leaf.dirty) = (Placed::default(), false);
+                (leaf.placed, leaf.dirty, leaf.was_free) = (Placed::default(), false, false);
             }
         }
         Ok(())
@@ -380,7 +447,21 @@ impl Places {
     /// [`Error::NoMemory`]: nothing has changed.
     pub(crate) fn take_dirty(&mut self) -> Result<(Vec<u32>, Vec<u8>, Vec<u32>)> {
         let live = self.extents.live()?;
-        let dirty = || self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.dirty);
+        let (list, raw) = self.take_some_dirty(0, usize::MAX)?;
+        Ok((list, raw, live))
+    }
+
+    /// As [`take_dirty`](Self::take_dirty), of `most` leaves, from `first` on.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: nothing has changed.
+    pub(crate) fn take_some_dirty(
+        &mut self,
+        first: u32,
+        most: usize,
+    ) -> Result<(Vec<u32>, Vec<u8>)> {
+        let all = || self.leaves.iter().enumerate().skip(first as usize);
+        let dirty = || all().filter(|(_, leaf)| leaf.dirty).take(most);
         let n = dirty().count();
         let (mut list, mut raw) =
             (fallible::list(n, TABLE)?, fallible::list(n * LEAF_BYTES, TABLE)?);
@@ -389,8 +470,8 @@ impl Places {
             let entries = leaf.entries.as_ref().expect("a leaf that differs is in memory");
             entries.iter().for_each(|entry| raw.extend_from_slice(&entry.encode()));
         }
-        self.leaves.iter_mut().for_each(|leaf| leaf.dirty = false);
-        Ok((list, raw, live))
+        list.iter().for_each(|leaf| self.leaves[*leaf as usize].dirty = false);
+        Ok((list, raw))
     }
 
     /// A leaf has a new image. Says where the old one was.

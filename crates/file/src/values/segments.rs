@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
+use everleaf_pmem::retries::Retries;
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::epochs::barrier::CLOSED;
@@ -126,7 +127,21 @@ impl Inner {
         self.spills.note_large(bytes.len() as u64, &self.barrier);
         let begin = first + (offset / page_bytes as u64) as PageNo;
         for (no, piece) in (begin..).zip(bytes.chunks(page_bytes)) {
-            // Its leaf is in memory from now on, as adoption needs it.
+            self.make_room_for_value(no)?;
+            let before = self.write_value(no, piece);
+            if !matches!(before, Ok(None)) {
+                self.places_mut().await_no_more(no);
+            }
+            before?;
+        }
+        self.extents.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// The page of a large value is nobody's, and its leaf is in memory from now on, as adoption needs it.
+    fn make_room_for_value(&self, no: PageNo) -> Result<()> {
+        let mut turns = Retries::default();
+        loop {
             let mut known = self.lookup(no)?;
             if known.has_image() {
                 self.apply_forgotten()?;
@@ -137,23 +152,29 @@ impl Inner {
                 let what = format!("page {no} holds a large value, or was a node");
                 return Err(Error::Invalid { what });
             }
-            self.places_mut().make_room_to_adopt(no)?;
-            let stamp = self.stamp.load(Ordering::Relaxed);
-            let mut stream = lock(&self.values);
-            let placed = stream.push(self, (value(no), stamp), piece, 0..0)?;
-            let mut places = self.places_mut();
-            places.extents.hold(placed.extent());
-            stream.settle(&mut places);
-            drop(places);
-            drop(stream);
-            let before = self.pend(no, placed);
-            if let Some(gone) = before.as_ref().map_or(Some(placed), |before| *before) {
-                self.places_mut().extents.let_go(gone.extent());
+            // Else it has left memory again.
+            if self.places_mut().make_room_to_adopt(no)? {
+                return Ok(());
             }
-            before?;
+            turns.go_on("writing a large value")?;
         }
-        self.extents.store(true, Ordering::Release);
-        Ok(())
+    }
+
+    /// Writes the bytes of a page of a large value. Says where others were that have waited for their adoption.
+    fn write_value(&self, no: PageNo, piece: &[u8]) -> Result<Option<Placed>> {
+        let stamp = self.stamp.load(Ordering::Relaxed);
+        let mut stream = lock(&self.values);
+        let placed = stream.push(self, (value(no), stamp), piece, 0..0)?;
+        let mut places = self.places_mut();
+        places.extents.hold(placed.extent());
+        stream.settle(&mut places);
+        drop(places);
+        drop(stream);
+        let before = self.pend(no, placed);
+        if let Some(gone) = before.as_ref().map_or(Some(placed), |before| *before) {
+            self.places_mut().extents.let_go(gone.extent());
+        }
+        before
     }
 
     /// Keeps the place of a value's page until a step adopts it. Says where it was before.
@@ -203,6 +224,7 @@ impl Inner {
                 // On a full disk an epoch could not end as long as these wait to be written.
                 values.take_back(placed);
                 places.extents.let_go(placed.extent());
+                places.await_no_more(no);
             }
         }
     }
@@ -213,7 +235,10 @@ impl Inner {
         let mut values = lock(&self.values);
         let pending = std::mem::take(&mut *lock(&self.pending_values));
         let mut places = self.places_mut();
-        pending.into_values().for_each(|placed| places.extents.let_go(placed.extent()));
+        for (no, placed) in pending {
+            places.extents.let_go(placed.extent());
+            places.await_no_more(no);
+        }
         values.end(&mut places);
     }
 
@@ -232,20 +257,28 @@ impl Inner {
     pub(crate) fn apply_forgotten(&self) -> Result<()> {
         self.collect_changed()?;
         let mut runs = lock(&self.forgotten);
+        let mut turns = Retries::default();
         while let Some(&(first, pages)) = runs.last() {
             self.load_leaves(first, pages)?;
-            self.linger(first, pages)?;
-            runs.pop();
+            // Else a leaf has left memory again.
+            if self.linger(first, pages)? {
+                runs.pop();
+            } else {
+                turns.go_on("freeing a large value")?;
+            }
         }
         self.end_lingering();
         Ok(())
     }
 
-    /// Clears the entries of a freed run, which are in memory. Who reads it finds its images still.
-    fn linger(&self, first: PageNo, pages: u32) -> Result<()> {
+    /// Clears the entries of a freed run, if they are in memory. Who reads it finds its images still.
+    fn linger(&self, first: PageNo, pages: u32) -> Result<bool> {
         let mut lingering = lock(&self.lingering);
         fallible::more_keys(&mut *lingering, pages as usize, PLACES)?;
         let mut places = self.places_mut();
+        if !places.knows(first, pages) {
+            return Ok(false);
+        }
         for no in first..first + pages {
             let old = places.set(no, Placed::default())?;
             if old.has_image() {
@@ -253,7 +286,7 @@ impl Inner {
                 lingering.insert(no, old);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Forgets the images of freed values that nobody reads any more.

@@ -1,0 +1,107 @@
+//! How frames leave memory: in pieces of the system's pages, once all pages of a piece have left.
+//!
+//! A frame says nothing of an absent page that cannot be forgotten: its latch's version only must not come
+//! [again](everleaf_pmem::latch), and what its marks say of changes is in an image that is durable. While frames take a
+//! small part of memory they stay, so that a page that comes back costs nothing for its frame; beyond that they go, or
+//! memory would grow with the file (64 bytes for each page that was ever touched).
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use everleaf_pmem::page::{Geometry, Page};
+use everleaf_pmem::region::SYSTEM_PAGE_BYTES;
+
+use crate::epochs::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
+use crate::inner::Inner;
+
+/// Frames stay while they take no more than this part of memory.
+const FRAMES_PART: u64 = 16;
+/// A go looks at this part of all pieces, and at so many in any case.
+const GOES: u64 = 16;
+const LOOKS_LEAST: u64 = 64;
+/// Pieces that are given back by one call, at most.
+const RUN: usize = 32;
+
+/// The frames in memory.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    /// Bytes of one; none if a piece of the system's memory has no whole number of them, so that they stay.
+    bytes: Option<u64>,
+    /// Pieces that are in memory.
+    pub pieces: AtomicU64,
+    /// Who wants all frames to stay for a while.
+    pub kept: AtomicU64,
+    /// Images of all changes up to this epoch are durable.
+    pub imaged: AtomicU64,
+    /// Which frames of absent pages stay, because somebody above relies on it.
+    stays: fn(Page<'_>) -> bool,
+    /// Where the hand is.
+    hand: Mutex<usize>,
+}
+
+impl Frames {
+    pub fn new(g: Geometry, stays: fn(Page<'_>) -> bool) -> Self {
+        let bytes = g.frame_bytes();
+        Self {
+            bytes: SYSTEM_PAGE_BYTES.is_multiple_of(bytes).then_some(bytes as u64),
+            pieces: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            imaged: AtomicU64::new(0),
+            stays,
+            hand: Mutex::default(),
+        }
+    }
+
+    /// Bytes of memory that they take.
+    pub fn in_memory(&self) -> u64 {
+        self.pieces.load(Relaxed) * SYSTEM_PAGE_BYTES as u64
+    }
+}
+
+impl Inner {
+    /// Gives frames back of whose pages none is in memory, if frames take more than their part of memory. Never waits.
+    pub(super) fn evict_frames(&self, is_poisoned: bool) {
+        let (residents, frames) = (&self.residents, &self.residents.frames);
+        let are_few = || residents.most.is_none_or(|most| frames.in_memory() <= most / FRAMES_PART);
+        // What a page that has come again has lost might be the only hint that its image may be gone.
+        if frames.bytes.is_none() || are_few() || is_poisoned {
+            return;
+        }
+        let Ok(mut hand) = frames.hand.try_lock() else { return };
+        let looks = (frames.pieces.load(Relaxed) / GOES).max(LOOKS_LEAST);
+        let mut taken = 0..0;
+        for _ in 0..looks {
+            if are_few() {
+                break;
+            }
+            let Some(piece) = residents.next_piece(&mut hand) else { break };
+            let Some(piece) = piece.filter(|piece| self.take_frames(*piece)) else { continue };
+            if piece != taken.end || taken.len() == RUN {
+                self.region.give_frames_back(taken);
+                taken = piece..piece;
+            }
+            taken.end += 1;
+        }
+        self.region.give_frames_back(taken);
+    }
+
+    /// Latches all pages of a piece of frames that can go, and counts it as gone.
+    fn take_frames(&self, piece: usize) -> bool {
+        let frames = &self.residents.frames;
+        let imaged = frames.imaged.load(SeqCst);
+        let may = |page: Page<'_>| {
+            let marks = [DIRTY_MARK, COPIED_MARK].map(|mark| page.mark(mark).load(Relaxed));
+            // Asked when all are latched: who begins to keep frames later finds them gone.
+            marks == [0; 2]
+                && page.mark(LAST_MARK).load(Relaxed) <= imaged
+                && !(frames.stays)(page)
+                && frames.kept.load(SeqCst) == 0
+        };
+        let is_taken = self.region.take_frames(piece, may);
+        if is_taken {
+            // Before one of its pages can come back and count it again.
+            self.residents.forget_piece(piece);
+        }
+        is_taken
+    }
+}
