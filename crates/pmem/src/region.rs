@@ -467,6 +467,39 @@ mod tests {
     }
 
     #[test]
+    fn frames_go_once_all_their_pages_are_absent_and_nobody_wants_one() {
+        use crate::latch::Seen;
+        let g = Geometry::whole(4096).expect("a power of two");
+        let region = Region::sparse(g, 100).expect("address space");
+        assert_eq!((region.pages_of_frames(0), region.pages_of_frames(1)), (0..64, 64..100));
+        assert_eq!(region.pages_of_frames(2), 100..100);
+        let page = |no| region.page(no).expect("there");
+        let mut held = page(5).latch().lock();
+        held.set_ready();
+        drop(held);
+        page(5).mark(1).store(7, Ordering::Relaxed);
+        page(70).mark(1).store(7, Ordering::Relaxed);
+        let Seen::Ready(before) = page(5).latch().read_version() else { panic!("made ready") };
+        let are_free = || (0..100).all(|no| no == 5 || page(no).latch().try_lock().is_some());
+        assert!(!region.take_frames(0, |_| true) && are_free(), "page 5 is there");
+        assert!(page(5).latch().cool() && page(5).latch().try_lock_cold().is_some());
+        let held = page(63).latch().lock();
+        assert!(!region.take_frames(0, |_| true), "somebody has page 63");
+        drop(held);
+        assert!(!region.take_frames(0, |page| page.no() != 9) && are_free());
+        assert_eq!(page(5).mark(1).load(Ordering::Relaxed), 7);
+        assert!(region.take_frames(0, |_| true) && region.take_frames(1, |_| true));
+        assert!((0..100).all(|no| page(no).latch().try_lock().is_none()), "all are taken");
+        region.give_frames_back(0..1);
+        assert!((0..64).all(|no| page(no).latch().try_lock().is_some()));
+        assert_eq!([5, 70].map(|no| page(no).mark(1).load(Ordering::Relaxed)), [0, 7]);
+        region.give_frames_back(1..2);
+        let mut held = page(5).latch().lock();
+        held.set_ready();
+        assert!(held.before().stamp() > before.stamp(), "as it was taken, changed, and left");
+    }
+
+    #[test]
     fn a_stretch_that_is_not_there_is_left_alone() {
         let g = Geometry::whole(4096).expect("a power of two");
         let region = Region::new(g, 4096).expect("memory");

@@ -84,6 +84,40 @@ fn a_pool_that_is_larger_than_its_memory_is_a_pool() {
     assert_eq!((memory.write_backs, db.check().expect("read")), (0, vec![]));
 }
 
+#[test]
+fn memory_does_not_grow_with_the_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = options().open(dir.path().join("p.ever")).expect("new");
+    let tree = db.tree("t").expect("new");
+    // Frames of 64 bytes and entries of 16 for all of its pages would be 1.6 times the memory.
+    const PAIRS: u64 = 200_000;
+    let long = |i: u64| [value(i, 0), vec![i as u8; 300]].concat();
+    let ordered = |i: u64| i.to_be_bytes();
+    for from in (0..PAIRS).step_by(500) {
+        let mut batch = db.batch();
+        for i in from..from + 500 {
+            batch.put(&tree, ordered(i), long(i)).expect("memory");
+        }
+        batch.commit().expect("space");
+    }
+    let mut rng = Rng(seed_or(1));
+    for _ in 0..20_000 {
+        let i = rng.below(PAIRS);
+        assert_eq!(tree.get(ordered(i)).expect("sound"), Some(long(i)));
+    }
+    for _ in 0..2000 {
+        let i = rng.below(PAIRS);
+        tree.put(ordered(i), long(i)).expect("space");
+    }
+    let bytes = settled(&db);
+    let stats = db.stats().expect("sound");
+    assert!(bytes <= MEMORY, "{stats:?}");
+    assert_eq!(db.check().expect("read"), []);
+    assert_eq!(tree.len().expect("sound"), PAIRS);
+    assert_eq!(tree.iter().map(|pair| drop(pair.expect("sound"))).count() as u64, PAIRS);
+    db.close().expect("no fault");
+}
+
 /// All pages that a batch needs stay while it is committed, and then as many leave.
 #[test]
 fn batches_one_after_the_other_leave_no_pages_behind() {

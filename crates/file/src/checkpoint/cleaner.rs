@@ -16,6 +16,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::inner::{Chain, Inner, Stream};
 use crate::limits::room::is_full;
+use crate::memory::leaves::KeptLeaves;
 use crate::observe;
 use crate::store::extents::{Extents, JOURNAL_AHEAD};
 use crate::store::format::{EXTENT_BYTES, SECTOR};
@@ -219,6 +220,7 @@ impl Inner {
         let n = self.data.read_at(&mut bytes, start);
         let n = n.map_err(|e| Error::io("reading an extent", e))?;
         let bytes = &bytes[..n];
+        let kept = KeptLeaves::of(self);
         let mut moved: Vec<(u32, Placed, Placed)> = Vec::new();
         let mut at = if no == 0 { FIRST_IMAGE as usize } else { 0 };
         while at < bytes.len() {
@@ -247,7 +249,7 @@ impl Inner {
         }
         run.stream.settle(&mut places);
         drop(places);
-        self.spill_leaves(run)
+        self.spill_leaves(run, kept)
     }
 
     /// Whether the table names this very image. What it says of it is in memory then.

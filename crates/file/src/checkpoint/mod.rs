@@ -39,6 +39,7 @@ use crate::inner::{BackgroundWork, Inner};
 use crate::journal::Position;
 use crate::limits::bounds::CheckpointProgress;
 use crate::limits::room::is_want_of_room;
+use crate::memory::leaves::KeptLeaves;
 use crate::options::PageUse;
 use crate::store::format::{EXTENT_BYTES, SECTOR, u64_at};
 use crate::store::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed, by_entries};
@@ -225,6 +226,7 @@ impl Inner {
     /// Writes the leaves of the table that have changed and a root, and makes it the pool's.
     fn switch_root(&self, run: &mut Run, sweep: Sweep, journal: Option<JournalMark>) -> Result<()> {
         self.apply_forgotten()?;
+        let _kept = KeptLeaves::of(self);
         self.write_dirty_leaves(run)?;
         // One moment: what steps change later is in the journal behind the place that the root names.
         let (leaves, raw, mut live) = {
@@ -561,6 +563,7 @@ impl Inner {
 
     /// Writes images of those of some pages that are dirty.
     fn write_batch(&self, run: &mut Run, pages: &[PageNo], raw: &mut [u8]) -> Result<()> {
+        let kept = KeptLeaves::of(self);
         run.batch.clear();
         for &no in pages {
             let Some(page) = self.region.page(no) else { continue };
@@ -594,7 +597,7 @@ impl Inner {
         drop(places);
         let written = run.batch.iter().filter_map(|(no, _)| self.region.page(*no));
         written.for_each(|page| page.mark(COPIED_MARK).store(0, Ordering::Release));
-        self.spill_leaves(run)?;
+        self.spill_leaves(run, kept)?;
         run.pages += run.batch.len() as u64;
         self.counters.pages_written.fetch_add(run.batch.len() as u64, Ordering::Relaxed);
         Ok(())

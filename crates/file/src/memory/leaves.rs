@@ -2,8 +2,8 @@
 //!
 //! A leaf that is on the disk as it is can be read again, so no more of them stay than a part of memory takes: 16 bytes for
 //! each page of the file would be more than all of memory one day. A leaf is worth more than the pages that take as
-//! much: it says of 512 pages where they are. A checkpoint relies on leaves that it has looked up, so while it runs only
-//! itself lets leaves go, between two of its batches. There it writes those that it has changed, if they are many.
+//! much: it says of 512 pages where they are. A checkpoint relies on leaves that it has looked up for a batch, so none
+//! leaves until the batch has ended. Then it writes those that it has changed, if they are many.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,6 +21,22 @@ const LOOKS: usize = 4096;
 /// Leaves of which a checkpoint has copies at the same time, about: it writes the others before its end.
 pub(super) const COPIED: usize = 64;
 
+/// While this lives, which a checkpoint has, leaves that it has looked up stay.
+pub(crate) struct KeptLeaves<'m>(&'m Inner);
+
+impl<'m> KeptLeaves<'m> {
+    pub fn of(inner: &'m Inner) -> Self {
+        inner.places_mut().keepers += 1;
+        Self(inner)
+    }
+}
+
+impl Drop for KeptLeaves<'_> {
+    fn drop(&mut self) {
+        self.0.places_mut().keepers -= 1;
+    }
+}
+
 impl Inner {
     fn most_leaves(&self) -> u64 {
         self.residents.most.map_or(u64::MAX, |most| most / TABLE_PART / LEAF_BYTES as u64)
@@ -36,38 +52,41 @@ impl Inner {
         self.residents.table.store(leaves * LEAF_BYTES as u64, Relaxed);
     }
 
-    /// Lets leaves go that nobody needs, if they are many and no checkpoint runs. Never waits.
+    /// Lets leaves go that nobody needs, if they are many and no checkpoint keeps them. Never waits.
     pub(super) fn evict_leaves(&self) {
-        if !self.are_leaves_many() {
-            return;
-        }
-        if let Ok(_alone) = self.checkpointing.try_lock() {
-            self.let_leaves_go(LOOKS);
+        if self.are_leaves_many() {
+            let mut places = self.places_mut();
+            if places.keepers == 0 {
+                places.let_go(self.most_leaves(), LOOKS);
+            }
+            drop(places);
+            self.measure_table();
         }
     }
 
-    /// The same, by who keeps checkpoints out.
-    fn let_leaves_go(&self, looks: usize) {
-        self.places_mut().let_go(self.most_leaves(), looks);
+    /// The same, by a checkpoint that keeps them.
+    fn let_leaves_go(&self) {
+        self.places_mut().let_go(self.most_leaves(), usize::MAX);
         self.measure_table();
     }
 
-    /// Lets leaves go between two batches of a checkpoint, and writes those that it has changed, if they are many.
+    /// Lets leaves go behind a batch of a checkpoint, which `kept` them, and writes those that it has changed, if they are
+    /// many.
     ///
     /// # Errors
     /// Those of writing; what was not written stays.
-    pub(crate) fn spill_leaves(&self, run: &mut Run) -> Result<()> {
+    pub(crate) fn spill_leaves(&self, run: &mut Run, _kept: KeptLeaves<'_>) -> Result<()> {
         if self.are_leaves_many() {
-            self.let_leaves_go(usize::MAX);
+            self.let_leaves_go();
         }
         if self.are_leaves_many() {
             self.write_dirty_leaves(run)?;
-            self.let_leaves_go(usize::MAX);
+            self.let_leaves_go();
         }
         Ok(())
     }
 
-    /// Writes those leaves that differ from what is on the disk, but for the last few.
+    /// Writes those leaves that differ from what is on the disk, but for the last few. They are [kept](KeptLeaves).
     ///
     /// # Errors
     /// Those of writing; what was not written stays.

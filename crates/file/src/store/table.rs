@@ -103,6 +103,8 @@ pub(crate) struct Places {
     /// How many of them are in memory, and where the hand is that goes over them.
     in_memory: u64,
     hand: usize,
+    /// Who relies on leaves that he has looked up: a checkpoint.
+    pub keepers: u32,
     /// How many of them the root had at the open, and how many have been made.
     root_leaves: u32,
     made: u32,
@@ -268,7 +270,7 @@ impl Places {
     }
 
     /// Lets leaves go that nobody has asked for since the hand was there last, until `most` of them are in memory. Looks at
-    /// `looks` of them at most. The caller keeps checkpoints out, which rely on leaves that they have looked up.
+    /// `looks` of them at most.
     pub(crate) fn let_go(&mut self, most: u64, looks: usize) {
         for _ in 0..looks.min(2 * self.leaves.len()) {
             if self.in_memory <= most {
@@ -613,6 +615,71 @@ mod tests {
         );
         places.soil_leaf(0);
         assert!(!places.is_as_written(), "it is not what the disk has");
+    }
+
+    #[test]
+    fn leaves_leave_memory_that_are_on_the_disk_and_that_nobody_relies_on() {
+        let mut places = Places::default();
+        let pages = [7, 600, 1030, 1540, 2050].map(|no| (no, at(no.into(), 1)));
+        for (no, placed) in pages {
+            places.set(no, placed).expect("memory");
+        }
+        let (dirty, raw) = places.take_some_dirty(1, 2).expect("memory");
+        assert_eq!((dirty, raw.len()), (vec![1, 2], 2 * LEAF_BYTES));
+        let (_, more, _) = places.take_dirty().expect("memory");
+        places.let_go(0, usize::MAX);
+        assert_eq!(places.leaves_in_memory(), 5, "none has an image");
+        for leaf in 0..5 {
+            places.place_leaf(leaf, at(9, leaf.into())).expect("memory");
+        }
+        places.set(600, at(600, 2)).expect("memory");
+        assert!(places.make_room_to_adopt(1031).expect("memory"));
+        places.make_room_to_adopt(1541).expect("memory");
+        places.adopt(1541, at(1540, 2));
+        let live = places.extents.live().expect("memory");
+        // One is asked for, and stays for a round.
+        places.let_go(4, usize::MAX);
+        assert_eq!(places.leaves_in_memory(), 4);
+        places.let_go(0, usize::MAX);
+        assert_eq!(places.leaves_in_memory(), 3, "what differs, awaits a value, has a new one");
+        assert!(places.knows(600, 1) && places.knows(3000, 9) && !places.knows(500, 50));
+        let (known, asked) = (Known::Is(at(600, 2)), Known::Ask(0, at(9, 0)));
+        assert_eq!((places.get(600), places.get(7)), (known, asked));
+        assert!(!places.make_room_to_adopt(8).expect("memory"), "it must be read first");
+        assert_eq!(places.extents.live().expect("memory"), live);
+        let leaf = |raw: &[u8], i: usize| {
+            decode_leaf(&raw[i * LEAF_BYTES..][..LEAF_BYTES], 0).expect("a leaf")
+        };
+        places.learn(0, leaf(&more, 0)).expect("as it was");
+        assert_eq!((places.get(7), places.leaves_in_memory()), (Known::Is(at(7, 1)), 4));
+        places.await_no_more(1031);
+        places.age();
+        places.take_dirty().expect("memory");
+        (0..2).for_each(|_| places.let_go(0, usize::MAX));
+        assert_eq!(places.leaves_in_memory(), 0);
+        places.learn(2, leaf(&raw, 1)).expect("as it was");
+        assert_eq!(places.get(1030), Known::Is(at(1030, 1)));
+        assert_eq!(places.extents.live().expect("memory"), live);
+        // An image that the root does not count is refused still.
+        let mut wrong = leaf(&more, 2);
+        wrong[9] = at(2050, 9);
+        assert!(places.learn(4, wrong).is_err());
+    }
+
+    #[test]
+    fn a_close_forgets_leaves_of_free_pages_that_have_left_memory() {
+        let mut places = Places::default();
+        places.set(7, at(0, 1)).expect("memory");
+        places.set(600, Placed::blank(3)).expect("memory");
+        places.take_dirty().expect("memory");
+        for leaf in 0..2 {
+            places.place_leaf(leaf, at(1, leaf.into())).expect("memory");
+        }
+        (0..2).for_each(|_| places.let_go(0, usize::MAX));
+        assert_eq!((places.leaves_in_memory(), places.free_leaf_bytes()), (0, 112));
+        places.forget_free().expect("memory");
+        assert_eq!((places.free_leaf_bytes(), places.get(600)), (0, Known::Is(Placed::default())));
+        assert_eq!(places.get(7), Known::Ask(0, at(1, 0)));
     }
 
     #[test]
