@@ -285,8 +285,8 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes of memory the pool's pages and large values may take, with the frame of each page (64 bytes), its
-    /// entry in the page table (16 bytes), and about 43 to 85 bytes more for each value. Default: a quarter of what the
+    /// Sets how many bytes of memory the pool's pages and large values may take, with the frames of pages (64 bytes each),
+    /// the page table as far as it is in memory, and about 43 to 85 bytes more for each value. Default: a quarter of what the
     /// process may use, by the machine's memory and by control groups.
     ///
     /// Above it, pages and values that were not used recently leave memory, and are read again when they are needed.

@@ -87,9 +87,10 @@ fn a_pool_that_is_larger_than_its_memory_is_a_pool() {
 #[test]
 fn memory_does_not_grow_with_the_file() {
     let dir = tempfile::tempdir().expect("a directory");
-    let db = options().open(dir.path().join("p.ever")).expect("new");
+    const MEMORY: u64 = 256 << 10;
+    let db = Options::new().memory(MEMORY).open(dir.path().join("p.ever")).expect("new");
     let tree = db.tree("t").expect("new");
-    // Frames of 64 bytes and entries of 16 for all of its pages would be 1.6 times the memory.
+    // Frames of 64 bytes for all of its pages would be five times the memory, and entries of 16 more than it.
     const PAIRS: u64 = 200_000;
     let long = |i: u64| [value(i, 0), vec![i as u8; 300]].concat();
     let ordered = |i: u64| i.to_be_bytes();

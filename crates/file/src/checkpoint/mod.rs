@@ -18,6 +18,7 @@
 pub(crate) mod backup;
 pub(crate) mod cleaner;
 pub(crate) mod compact;
+mod leaves;
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -42,8 +43,7 @@ use crate::limits::room::is_want_of_room;
 use crate::memory::leaves::KeptLeaves;
 use crate::options::PageUse;
 use crate::store::format::{EXTENT_BYTES, SECTOR, u64_at};
-use crate::store::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed, by_entries};
-use crate::store::table::{LEAF_BYTES, is_sparse};
+use crate::store::image::{FIRST_IMAGE, ImageKey, ImageKind, ImageName, Placed};
 
 const OPTIMISTIC_TRIES: usize = 4;
 /// Bytes of pages that are copied, written and synced at a time, at most: a sync of the journal may
@@ -260,45 +260,6 @@ impl Inner {
     fn make_durable(&self) -> Result<()> {
         self.wait_durable(self.table_epoch.load(Ordering::Acquire))?;
         self.sync_data("syncing pages")
-    }
-
-    /// Writes leaves of the table, whose bytes are `raw`, and counts them in `live`, the bytes of each extent
-    /// that are alive.
-    fn write_leaves(
-        &self,
-        run: &mut Run,
-        leaves: &[u32],
-        raw: Vec<u8>,
-        live: &mut Vec<u32>,
-    ) -> Result<()> {
-        for (&leaf, raw) in leaves.iter().zip(raw.chunks_exact(LEAF_BYTES)) {
-            let placed = self.push_leaf(run, leaf, raw)?;
-            let old = self.places_mut().place_leaf(leaf, placed)?;
-            if old.has_image() {
-                live[old.extent() as usize] -= old.room();
-            }
-            let at = placed.extent() as usize;
-            if let more @ 1.. = (at + 1).saturating_sub(live.len()) {
-                fallible::more(live, more, "the list of extents")?;
-                live.resize(at + 1, 0);
-            }
-            live[at] += placed.room();
-        }
-        Ok(())
-    }
-
-    /// Writes a leaf of the table, whose bytes are `raw`, into the stream.
-    pub(crate) fn push_leaf(&self, run: &mut Run, leaf: u32, raw: &[u8]) -> Result<Placed> {
-        // The last one is sparse in each pool that is new, and stays plain for those that look at its bytes.
-        let is_last = u64::from(leaf) + 1 >= self.places().leaves();
-        let name = (ImageName { kind: ImageKind::Table, number: leaf }, run.stamp);
-        // Of most pages it has only how often they were changed, if anything, since they are free.
-        let placed = match !is_last && is_sparse(raw) {
-            true => run.stream.push_as(self, Some(by_entries), name, (raw, 0..0))?,
-            false => run.stream.push(self, name, raw, 0..0)?,
-        };
-        run.bytes += u64::from(placed.room());
-        Ok(placed)
     }
 
     /// Writes the root's image: into the stream, or, if it fits no extent, into some in a row.

@@ -5,11 +5,9 @@
 //! small part of memory they stay, so that a page that comes back costs nothing for its frame; beyond that they go, or
 //! memory would grow with the file (64 bytes for each page that was ever touched).
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 
-use everleaf_pmem::page::{Geometry, Page};
-use everleaf_pmem::region::SYSTEM_PAGE_BYTES;
+use everleaf_pmem::page::Page;
 
 use crate::epochs::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::inner::Inner;
@@ -21,42 +19,6 @@ const GOES: u64 = 16;
 const LOOKS_LEAST: u64 = 64;
 /// Pieces that are given back by one call, at most.
 const RUN: usize = 32;
-
-/// The frames in memory.
-#[derive(Debug)]
-pub(crate) struct Frames {
-    /// Bytes of one; none if a piece of the system's memory has no whole number of them, so that they stay.
-    bytes: Option<u64>,
-    /// Pieces that are in memory.
-    pub pieces: AtomicU64,
-    /// Who wants all frames to stay for a while.
-    pub kept: AtomicU64,
-    /// Images of all changes up to this epoch are durable.
-    pub imaged: AtomicU64,
-    /// Which frames of absent pages stay, because somebody above relies on it.
-    stays: fn(Page<'_>) -> bool,
-    /// Where the hand is.
-    hand: Mutex<usize>,
-}
-
-impl Frames {
-    pub fn new(g: Geometry, stays: fn(Page<'_>) -> bool) -> Self {
-        let bytes = g.frame_bytes();
-        Self {
-            bytes: SYSTEM_PAGE_BYTES.is_multiple_of(bytes).then_some(bytes as u64),
-            pieces: AtomicU64::new(0),
-            kept: AtomicU64::new(0),
-            imaged: AtomicU64::new(0),
-            stays,
-            hand: Mutex::default(),
-        }
-    }
-
-    /// Bytes of memory that they take.
-    pub fn in_memory(&self) -> u64 {
-        self.pieces.load(Relaxed) * SYSTEM_PAGE_BYTES as u64
-    }
-}
 
 impl Inner {
     /// Gives frames back of whose pages none is in memory, if frames take more than their part of memory. Never waits.

@@ -7,19 +7,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use everleaf_pmem::error::Result;
-use everleaf_pmem::fallible;
-
-use crate::checkpoint::cleaner::Run;
 use crate::inner::Inner;
-use crate::store::table::{LEAF_BYTES, Places};
+use crate::store::table::LEAF_BYTES;
 
 /// Leaves take this part of memory at most.
 const TABLE_PART: u64 = 4;
 /// Leaves that the hand looks at in one go, at most.
 const LOOKS: usize = 4096;
-/// Leaves of which a checkpoint has copies at the same time, about: it writes the others before its end.
-pub(super) const COPIED: usize = 64;
 
 /// While this lives, which a checkpoint has, leaves that it has looked up stay.
 pub(crate) struct KeptLeaves<'m>(&'m Inner);
@@ -42,7 +36,7 @@ impl Inner {
         self.residents.most.map_or(u64::MAX, |most| most / TABLE_PART / LEAF_BYTES as u64)
     }
 
-    fn are_leaves_many(&self) -> bool {
+    pub(crate) fn are_leaves_many(&self) -> bool {
         self.places().leaves_in_memory() > self.most_leaves()
     }
 
@@ -65,58 +59,8 @@ impl Inner {
     }
 
     /// The same, by a checkpoint that keeps them.
-    fn let_leaves_go(&self) {
+    pub(crate) fn let_leaves_go(&self) {
         self.places_mut().let_go(self.most_leaves(), usize::MAX);
         self.measure_table();
-    }
-
-    /// Lets leaves go behind a batch of a checkpoint, which `kept` them, and writes those that it has changed, if they are
-    /// many.
-    ///
-    /// # Errors
-    /// Those of writing; what was not written stays.
-    pub(crate) fn spill_leaves(&self, run: &mut Run, _kept: KeptLeaves<'_>) -> Result<()> {
-        if self.are_leaves_many() {
-            self.let_leaves_go();
-        }
-        if self.are_leaves_many() {
-            self.write_dirty_leaves(run)?;
-            self.let_leaves_go();
-        }
-        Ok(())
-    }
-
-    /// Writes those leaves that differ from what is on the disk, but for the last few. They are [kept](KeptLeaves).
-    ///
-    /// # Errors
-    /// Those of writing; what was not written stays.
-    pub(crate) fn write_dirty_leaves(&self, run: &mut Run) -> Result<()> {
-        let mut first = 0;
-        loop {
-            let (leaves, raw) = self.places_mut().take_some_dirty(first, COPIED)?;
-            let soil = |places: &mut Places| leaves.iter().for_each(|&leaf| places.soil_leaf(leaf));
-            let Some(last) = leaves.last().filter(|_| leaves.len() == COPIED) else {
-                soil(&mut self.places_mut());
-                return Ok(());
-            };
-            first = last + 1;
-            let written = self.write_some_leaves(run, &leaves, &raw);
-            written.inspect_err(|_| soil(&mut self.places_mut()))?;
-        }
-    }
-
-    fn write_some_leaves(&self, run: &mut Run, leaves: &[u32], raw: &[u8]) -> Result<()> {
-        let mut placed = Vec::new();
-        fallible::more(&mut placed, leaves.len(), "leaves of the page table")?;
-        for (&leaf, raw) in leaves.iter().zip(raw.chunks_exact(LEAF_BYTES)) {
-            placed.push(self.push_leaf(run, leaf, raw)?);
-        }
-        run.stream.flush(self)?;
-        let mut places = self.places_mut();
-        for (&leaf, placed) in leaves.iter().zip(placed) {
-            places.place_leaf(leaf, placed)?;
-        }
-        run.stream.settle(&mut places);
-        Ok(())
     }
 }

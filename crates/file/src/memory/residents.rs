@@ -8,15 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
-use everleaf_pmem::page::{Geometry, PageNo};
+use everleaf_pmem::page::{Geometry, Page, PageNo};
 use everleaf_pmem::region::SYSTEM_PAGE_BYTES;
 use everleaf_pmem::sync::lock_plain as lock;
 
-use crate::memory::frames::Frames;
-use crate::memory::leaves::COPIED;
 use crate::memory::values::ValueCache;
 use crate::options::FileOptions;
-use crate::store::table::LEAF_BYTES;
+use crate::store::table::{LEAF_BYTES, LEAVES_COPIED};
 
 const WHAT: &str = "the list of pages in memory";
 /// This part of the memory that a pool may take is for what is not counted: buffers and lists.
@@ -94,6 +92,42 @@ impl Bits {
             }
         }
         None
+    }
+}
+
+/// The frames in memory.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    /// Bytes of one; none if a piece of the system's memory has no whole number of them, so that they stay.
+    pub bytes: Option<u64>,
+    /// Pieces that are in memory.
+    pub pieces: AtomicU64,
+    /// Who wants all frames to stay for a while.
+    pub kept: AtomicU64,
+    /// Images of all changes up to this epoch are durable.
+    pub imaged: AtomicU64,
+    /// Which frames of absent pages stay, because somebody above relies on it.
+    pub stays: fn(Page<'_>) -> bool,
+    /// Where the hand is.
+    pub hand: Mutex<usize>,
+}
+
+impl Frames {
+    pub fn new(g: Geometry, stays: fn(Page<'_>) -> bool) -> Self {
+        let bytes = g.frame_bytes();
+        Self {
+            bytes: SYSTEM_PAGE_BYTES.is_multiple_of(bytes).then_some(bytes as u64),
+            pieces: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            imaged: AtomicU64::new(0),
+            stays,
+            hand: Mutex::default(),
+        }
+    }
+
+    /// Bytes of memory that they take.
+    pub fn in_memory(&self) -> u64 {
+        self.pieces.load(Relaxed) * SYSTEM_PAGE_BYTES as u64
     }
 }
 
@@ -180,7 +214,7 @@ impl Residents {
 
     /// Bytes that a checkpoint may take for a moment, for copies of leaves of the table and of the counts.
     fn of_checkpoints(&self) -> u64 {
-        let leaves = self.table.load(Relaxed).min((COPIED * LEAF_BYTES) as u64);
+        let leaves = self.table.load(Relaxed).min((LEAVES_COPIED * LEAF_BYTES) as u64);
         leaves.max(2 * self.counts.load(Relaxed))
     }
 

@@ -25,6 +25,8 @@ use crate::store::image::Placed;
 pub(crate) const LEAF_PAGES: usize = 512;
 /// Bytes of a leaf.
 pub(crate) const LEAF_BYTES: usize = LEAF_PAGES * Placed::BYTES;
+/// Leaves of which a checkpoint has copies at the same time, about: it writes the others before its end.
+pub(crate) const LEAVES_COPIED: usize = 64;
 /// Bytes of a root before its lists.
 const ROOT_HEAD: usize = 24;
 

@@ -48,6 +48,7 @@ impl Toy {
         if !seed.is_multiple_of(2) {
             (options.memory_bytes, options.evicts_small) = (1, true);
             options.stays = |_| false;
+            options.frame_stays = |_| false;
         }
         Self::open_with(io, &path(), &options)
     }

@@ -1,0 +1,100 @@
+//! What a checkpoint writes of the page table: leaves that it has changed, most of them as it goes on.
+
+use everleaf_pmem::error::Result;
+use everleaf_pmem::fallible;
+
+use crate::checkpoint::cleaner::Run;
+use crate::inner::Inner;
+use crate::memory::leaves::KeptLeaves;
+use crate::store::image::{ImageKind, ImageName, Placed, by_entries};
+use crate::store::table::{LEAF_BYTES, LEAVES_COPIED, Places, is_sparse};
+
+impl Inner {
+    /// Lets leaves go behind a batch of a checkpoint, which `kept` them, and writes those that it has changed, if they are
+    /// many.
+    ///
+    /// # Errors
+    /// Those of writing; what was not written stays.
+    pub(super) fn spill_leaves(&self, run: &mut Run, _kept: KeptLeaves<'_>) -> Result<()> {
+        if self.are_leaves_many() {
+            self.let_leaves_go();
+        }
+        if self.are_leaves_many() {
+            self.write_dirty_leaves(run)?;
+            self.let_leaves_go();
+        }
+        Ok(())
+    }
+
+    /// Writes those leaves that differ from what is on the disk, but for the last few. They are [kept](KeptLeaves).
+    ///
+    /// # Errors
+    /// Those of writing; what was not written stays.
+    pub(super) fn write_dirty_leaves(&self, run: &mut Run) -> Result<()> {
+        let mut first = 0;
+        loop {
+            let (leaves, raw) = self.places_mut().take_some_dirty(first, LEAVES_COPIED)?;
+            let soil = |places: &mut Places| leaves.iter().for_each(|&leaf| places.soil_leaf(leaf));
+            let Some(last) = leaves.last().filter(|_| leaves.len() == LEAVES_COPIED) else {
+                soil(&mut self.places_mut());
+                return Ok(());
+            };
+            first = last + 1;
+            let written = self.write_some_leaves(run, &leaves, &raw);
+            written.inspect_err(|_| soil(&mut self.places_mut()))?;
+        }
+    }
+
+    fn write_some_leaves(&self, run: &mut Run, leaves: &[u32], raw: &[u8]) -> Result<()> {
+        let mut placed = Vec::new();
+        fallible::more(&mut placed, leaves.len(), "leaves of the page table")?;
+        for (&leaf, raw) in leaves.iter().zip(raw.chunks_exact(LEAF_BYTES)) {
+            placed.push(self.push_leaf(run, leaf, raw)?);
+        }
+        run.stream.flush(self)?;
+        let mut places = self.places_mut();
+        for (&leaf, placed) in leaves.iter().zip(placed) {
+            places.place_leaf(leaf, placed)?;
+        }
+        run.stream.settle(&mut places);
+        Ok(())
+    }
+    /// Writes leaves of the table, whose bytes are `raw`, and counts them in `live`, the bytes of each extent
+    /// that are alive.
+    pub(super) fn write_leaves(
+        &self,
+        run: &mut Run,
+        leaves: &[u32],
+        raw: Vec<u8>,
+        live: &mut Vec<u32>,
+    ) -> Result<()> {
+        for (&leaf, raw) in leaves.iter().zip(raw.chunks_exact(LEAF_BYTES)) {
+            let placed = self.push_leaf(run, leaf, raw)?;
+            let old = self.places_mut().place_leaf(leaf, placed)?;
+            if old.has_image() {
+                live[old.extent() as usize] -= old.room();
+            }
+            let at = placed.extent() as usize;
+            if let more @ 1.. = (at + 1).saturating_sub(live.len()) {
+                fallible::more(live, more, "the list of extents")?;
+                live.resize(at + 1, 0);
+            }
+            live[at] += placed.room();
+        }
+        Ok(())
+    }
+
+    /// Writes a leaf of the table, whose bytes are `raw`, into the stream.
+    fn push_leaf(&self, run: &mut Run, leaf: u32, raw: &[u8]) -> Result<Placed> {
+        // The last one is sparse in each pool that is new, and stays plain for those that look at its bytes.
+        let is_last = u64::from(leaf) + 1 >= self.places().leaves();
+        let name = (ImageName { kind: ImageKind::Table, number: leaf }, run.stamp);
+        // Of most pages it has only how often they were changed, if anything, since they are free.
+        let placed = match !is_last && is_sparse(raw) {
+            true => run.stream.push_as(self, Some(by_entries), name, (raw, 0..0))?,
+            false => run.stream.push(self, name, raw, 0..0)?,
+        };
+        run.bytes += u64::from(placed.room());
+        Ok(placed)
+    }
+}
