@@ -14,7 +14,7 @@ use crate::inner::Inner;
 
 /// Frames stay while they take no more than this part of memory.
 const FRAMES_PART: u64 = 16;
-/// A go looks at this part of all pieces, and at so many in any case.
+/// A go looks at this part of all pieces, and at so many if there are as many.
 const GOES: u64 = 16;
 const LOOKS_LEAST: u64 = 64;
 /// Pieces that are given back by one call, at most.
@@ -30,7 +30,8 @@ impl Inner {
             return;
         }
         let Ok(mut hand) = frames.hand.try_lock() else { return };
-        let looks = (frames.pieces.load(Relaxed) / GOES).max(LOOKS_LEAST);
+        let pieces = frames.pieces.load(Relaxed);
+        let looks = (pieces / GOES).max(LOOKS_LEAST).min(pieces);
         let mut taken = 0..0;
         for _ in 0..looks {
             if are_few() {
