@@ -395,7 +395,9 @@ impl Mapping {
 
     fn forget(&self, range: Range<usize>) {
         assert!(range.end <= self.bytes, "memory of somebody else");
-        let is_whole = [range.start, range.end].iter().all(|at| at % SYSTEM_PAGE_BYTES == 0);
+        // A system of longer pages gives more than that back.
+        let unit = if cfg!(miri) { SYSTEM_PAGE_BYTES } else { rustix::param::page_size() };
+        let is_whole = [range.start, range.end].iter().all(|at| at % unit == 0);
         let given_back = if cfg!(miri) || !is_whole {
             Err(Errno::NOSYS)
         } else {
@@ -406,8 +408,8 @@ impl Mapping {
             }
         };
         if given_back.is_err() {
-            // Nor can a system whose pages are longer. What the caller relies on are the zeros.
-            for offset in range.step_by(8) {
+            // What the caller relies on are the zeros. Of a frame the latch is the first word: it comes last.
+            for offset in range.step_by(8).rev() {
                 // SAFETY: the range lies in the mapping, and page offsets are multiples of 8.
                 let word = unsafe { &*self.base.add(offset).cast::<AtomicU64>() };
                 word.store(0, Ordering::Release);

@@ -137,7 +137,7 @@ impl Inner {
             return false;
         }
         let places = self.places();
-        places.is_as_written() && places.free_leaf_bytes() <= alive_bytes(&places) / 8
+        places.is_as_rooted() && places.free_leaf_bytes() <= alive_bytes(&places) / 8
     }
 
     /// Whether one extent holds all that is alive.

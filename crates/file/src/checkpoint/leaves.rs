@@ -1,5 +1,7 @@
 //! What a checkpoint writes of the page table: leaves that it has changed, most of them as it goes on.
 
+use std::sync::atomic::Ordering;
+
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 
@@ -16,33 +18,39 @@ impl Inner {
     /// # Errors
     /// Those of writing; what was not written stays.
     pub(super) fn spill_leaves(&self, run: &mut Run, _kept: KeptLeaves<'_>) -> Result<()> {
-        if self.are_leaves_many() {
-            self.let_leaves_go();
-        }
-        if self.are_leaves_many() {
-            self.write_dirty_leaves(run)?;
-            self.let_leaves_go();
+        const ALL: (usize, u64) = (usize::MAX, u64::MAX);
+        self.let_leaves_go(1, ALL);
+        if self.are_leaves_many() && self.write_dirty_leaves(run)? {
+            // A leaf that is read again is the one that was written.
+            self.sync_data("syncing leaves of the page table")?;
+            self.places_mut().note_synced(false);
+            self.let_leaves_go(1, ALL);
         }
         Ok(())
     }
 
-    /// Writes those leaves that differ from what is on the disk, but for the last few. They are [kept](KeptLeaves).
+    /// Writes those leaves that differ from what is on the disk, but for the last few. Says whether there were any.
     ///
     /// # Errors
     /// Those of writing; what was not written stays.
-    pub(super) fn write_dirty_leaves(&self, run: &mut Run) -> Result<()> {
+    pub(super) fn write_dirty_leaves(&self, run: &mut Run) -> Result<bool> {
         let mut first = 0;
         loop {
             let (leaves, raw) = self.places_mut().take_some_dirty(first, LEAVES_COPIED)?;
             let soil = |places: &mut Places| leaves.iter().for_each(|&leaf| places.soil_leaf(leaf));
             let Some(last) = leaves.last().filter(|_| leaves.len() == LEAVES_COPIED) else {
                 soil(&mut self.places_mut());
-                return Ok(());
+                break;
             };
             first = last + 1;
             let written = self.write_some_leaves(run, &leaves, &raw);
             written.inspect_err(|_| soil(&mut self.places_mut()))?;
         }
+        if first > 0 {
+            // What comes later in the run is newer, also for who has no root to tell him.
+            run.stamp = self.stamp.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+        Ok(first > 0)
     }
 
     fn write_some_leaves(&self, run: &mut Run, leaves: &[u32], raw: &[u8]) -> Result<()> {

@@ -226,7 +226,6 @@ impl Inner {
     /// Writes the leaves of the table that have changed and a root, and makes it the pool's.
     fn switch_root(&self, run: &mut Run, sweep: Sweep, journal: Option<JournalMark>) -> Result<()> {
         self.apply_forgotten()?;
-        let _kept = KeptLeaves::of(self);
         self.write_dirty_leaves(run)?;
         // One moment: what steps change later is in the journal behind the place that the root names.
         let (leaves, raw, mut live) = {
@@ -344,6 +343,7 @@ impl Inner {
         self.let_root_go(former);
         let mut commit = lock(&self.commit);
         let mut places = self.places_mut();
+        places.note_synced(true);
         places.extents.switch(live);
         let chain = &mut commit.chain;
         // The extent in which the root's first block is, if it has one yet.

@@ -107,7 +107,9 @@ impl Inner {
         // An image that was written before a failed sync may be gone.
         let is_poisoned = self.barrier.load(SeqCst) & POISONED != 0;
         self.evict_frames(is_poisoned);
-        self.evict_leaves();
+        if !is_poisoned {
+            self.evict_leaves();
+        }
         let mut hand = match residents.hand.try_lock() {
             Ok(hand) => hand,
             Err(TryLockError::Poisoned(hand)) => hand.into_inner(),

@@ -5,6 +5,7 @@
 //! small part of memory they stay, so that a page that comes back costs nothing for its frame; beyond that they go, or
 //! memory would grow with the file (64 bytes for each page that was ever touched).
 
+use std::sync::TryLockError;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 
 use everleaf_pmem::page::Page;
@@ -14,9 +15,8 @@ use crate::inner::Inner;
 
 /// Frames stay while they take no more than this part of memory.
 const FRAMES_PART: u64 = 16;
-/// A go looks at this part of all pieces, and at so many if there are as many.
-const GOES: u64 = 16;
-const LOOKS_LEAST: u64 = 64;
+/// Pieces that are looked at in one go, at most: some for each page that leaves.
+const LOOKS: u64 = 256;
 /// Pieces that are given back by one call, at most.
 const RUN: usize = 32;
 
@@ -29,21 +29,21 @@ impl Inner {
         if frames.bytes.is_none() || are_few() || is_poisoned {
             return;
         }
-        let Ok(mut hand) = frames.hand.try_lock() else { return };
-        let pieces = frames.pieces.load(Relaxed);
-        let looks = (pieces / GOES).max(LOOKS_LEAST).min(pieces);
+        let mut hand = match frames.hand.try_lock() {
+            Ok(hand) => hand,
+            Err(TryLockError::Poisoned(hand)) => hand.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
         let mut taken = 0..0;
-        for _ in 0..looks {
-            if are_few() {
-                break;
-            }
-            let Some(piece) = residents.next_piece(&mut hand) else { break };
-            let Some(piece) = piece.filter(|piece| self.take_frames(*piece)) else { continue };
-            if piece != taken.end || taken.len() == RUN {
+        for _ in 0..LOOKS.min(frames.pieces.load(Relaxed)) {
+            let Some(piece) = residents.next_piece(&mut hand).filter(|_| !are_few()) else { break };
+            let piece = piece.filter(|piece| self.take_frames(*piece));
+            if piece != Some(taken.end) || taken.len() == RUN {
+                // Who wants one of their pages waits.
                 self.region.give_frames_back(taken);
-                taken = piece..piece;
+                taken = piece.map_or(0..0, |piece| piece..piece);
             }
-            taken.end += 1;
+            taken.end += usize::from(piece.is_some());
         }
         self.region.give_frames_back(taken);
     }

@@ -12,10 +12,10 @@ use crate::store::table::LEAF_BYTES;
 
 /// Leaves take this part of memory at most.
 const TABLE_PART: u64 = 4;
-/// Leaves that the hand looks at in one go, at most.
-const LOOKS: usize = 4096;
+/// Leaves that the hand looks at in one go, and that go, at most.
+const GO: (usize, u64) = (4096, 64);
 
-/// While this lives, which a checkpoint has, leaves that it has looked up stay.
+/// While this lives, leaves that its owner has looked up stay.
 pub(crate) struct KeptLeaves<'m>(&'m Inner);
 
 impl<'m> KeptLeaves<'m> {
@@ -46,21 +46,20 @@ impl Inner {
         self.residents.table.store(leaves * LEAF_BYTES as u64, Relaxed);
     }
 
-    /// Lets leaves go that nobody needs, if they are many and no checkpoint keeps them. Never waits.
+    /// Lets leaves go that nobody needs, if they are many and nobody keeps them. Never waits.
     pub(super) fn evict_leaves(&self) {
+        self.let_leaves_go(0, GO);
+    }
+
+    /// The same, if there are so many keepers and no more: of them may be who calls.
+    pub(crate) fn let_leaves_go(&self, keepers: u32, go: (usize, u64)) {
         if self.are_leaves_many() {
             let mut places = self.places_mut();
-            if places.keepers == 0 {
-                places.let_go(self.most_leaves(), LOOKS);
+            if places.keepers == keepers {
+                places.let_go(self.most_leaves(), go);
             }
             drop(places);
             self.measure_table();
         }
-    }
-
-    /// The same, by a checkpoint that keeps them.
-    pub(crate) fn let_leaves_go(&self) {
-        self.places_mut().let_go(self.most_leaves(), usize::MAX);
-        self.measure_table();
     }
 }

@@ -58,6 +58,8 @@ struct TableLeaf {
     dirty: bool,
     /// Somebody has asked for it since the hand was there last.
     used: AtomicBool,
+    /// Its bytes are on their way to the disk, or there, and not synced yet.
+    is_new: bool,
     /// It is not in memory, and none of its pages had an image when it was.
     was_free: bool,
     /// How many of its pages have a large value that waits for its adoption.
@@ -79,7 +81,8 @@ impl TableLeaf {
     /// Whether it can leave memory: it is on the disk as it is, and nobody relies on it.
     fn can_go(&self) -> bool {
         let is_fresh = self.fresh.as_ref().is_some_and(|bits| bits.iter().any(|word| *word != 0));
-        !self.dirty && self.placed.has_image() && self.awaiting == 0 && !is_fresh
+        let is_written = !self.dirty && !self.is_new && self.placed.has_image();
+        is_written && self.awaiting == 0 && !is_fresh
     }
 }
 
@@ -105,8 +108,10 @@ pub(crate) struct Places {
     /// How many of them are in memory, and where the hand is that goes over them.
     in_memory: u64,
     hand: usize,
-    /// Who relies on leaves that he has looked up: a checkpoint.
+    /// Who relies on leaves that he has looked up.
     pub keepers: u32,
+    /// A leaf is in another place than the durable root says.
+    is_ahead: bool,
     /// How many of them the root had at the open, and how many have been made.
     root_leaves: u32,
     made: u32,
@@ -257,7 +262,7 @@ impl Places {
             return Err(Error::corrupt(leaf.placed.place, what));
         }
         leaf.entries = Some(entries);
-        leaf.was_free = false;
+        (leaf.was_free, *leaf.used.get_mut()) = (false, true);
         self.in_memory += 1;
         Ok(())
     }
@@ -271,9 +276,10 @@ impl Places {
         })
     }
 
-    /// Lets leaves go that nobody has asked for since the hand was there last, until `most` of them are in memory. Looks at
-    /// `looks` of them at most.
-    pub(crate) fn let_go(&mut self, most: u64, looks: usize) {
+    /// Lets leaves go that nobody has asked for since the hand was there last, until `most` of them are in memory, at most
+    /// so `many`. Looks at `looks` of them at most.
+    pub(crate) fn let_go(&mut self, most: u64, (looks, many): (usize, u64)) {
+        let most = most.max(self.in_memory.saturating_sub(many));
         for _ in 0..looks.min(2 * self.leaves.len()) {
             if self.in_memory <= most {
                 break;
@@ -417,9 +423,15 @@ impl Places {
         Ok(())
     }
 
-    /// Whether all leaves are on the disk as they are.
-    pub(crate) fn is_as_written(&self) -> bool {
-        self.leaves.iter().all(|leaf| !leaf.dirty)
+    /// Whether all leaves are where the durable root says, as they are.
+    pub(crate) fn is_as_rooted(&self) -> bool {
+        !self.is_ahead && self.leaves.iter().all(|leaf| !leaf.dirty)
+    }
+
+    /// All leaves that were written are durable; so is a root that says where they are, if `rooted`.
+    pub(crate) fn note_synced(&mut self, rooted: bool) {
+        self.leaves.iter_mut().for_each(|leaf| leaf.is_new = false);
+        self.is_ahead &= !rooted;
     }
 
     /// Bytes of leaves on the disk that [are forgotten](Self::forget_free) when the pool is closed.
@@ -474,7 +486,10 @@ impl Places {
             let entries = leaf.entries.as_ref().expect("a leaf that differs is in memory");
             entries.iter().for_each(|entry| raw.extend_from_slice(&entry.encode()));
         }
-        list.iter().for_each(|leaf| self.leaves[*leaf as usize].dirty = false);
+        for leaf in &list {
+            let leaf = &mut self.leaves[*leaf as usize];
+            (leaf.dirty, leaf.is_new) = (false, true);
+        }
         Ok((list, raw))
     }
 
@@ -486,6 +501,7 @@ impl Places {
         let old = self.leaves[leaf as usize].placed;
         self.extents.exchange(old, placed)?;
         self.leaves[leaf as usize].placed = placed;
+        self.is_ahead = true;
         Ok(old)
     }
 
@@ -550,6 +566,8 @@ mod tests {
         Placed { place: extent * EXTENT_BYTES + 112 * i + 8192, bytes: 100, crc: i as u32 }
     }
 
+    const ALL: (usize, u64) = (usize::MAX, u64::MAX);
+
     #[test]
     fn the_table_survives_its_root_and_counts_what_is_alive() {
         let mut places = Places::default();
@@ -602,9 +620,13 @@ mod tests {
         }
         assert_eq!(places.root_bytes(0), root_bytes + 3 * Placed::BYTES);
         assert_eq!(places.take_dirty().expect("memory").0, [0, 1, 2]);
-        assert_eq!((places.is_as_written(), places.free_leaf_bytes()), (true, 224));
+        assert!(!places.is_as_rooted(), "no root says where the leaves are");
+        places.note_synced(false);
+        assert!(!places.is_as_rooted(), "nor does the sync");
+        places.note_synced(true);
+        assert_eq!((places.is_as_rooted(), places.free_leaf_bytes()), (true, 224));
         places.forget_free().expect("memory");
-        assert_eq!((places.is_as_written(), places.free_leaf_bytes()), (true, 0));
+        assert_eq!((places.is_as_rooted(), places.free_leaf_bytes()), (true, 0));
         assert_eq!(places.take_dirty().expect("memory").0, [] as [u32; 0]);
         // The root has the first leaf alone, and counts nothing else.
         assert_eq!(places.root_bytes(0), root_bytes + Placed::BYTES);
@@ -616,7 +638,7 @@ mod tests {
             (Known::Is(Placed::default()), Known::Is(Placed::default()))
         );
         places.soil_leaf(0);
-        assert!(!places.is_as_written(), "it is not what the disk has");
+        assert!(!places.is_as_rooted(), "it is not what the disk has");
     }
 
     #[test]
@@ -629,20 +651,22 @@ mod tests {
         let (dirty, raw) = places.take_some_dirty(1, 2).expect("memory");
         assert_eq!((dirty, raw.len()), (vec![1, 2], 2 * LEAF_BYTES));
         let (_, more, _) = places.take_dirty().expect("memory");
-        places.let_go(0, usize::MAX);
+        places.let_go(0, ALL);
         assert_eq!(places.leaves_in_memory(), 5, "none has an image");
         for leaf in 0..5 {
             places.place_leaf(leaf, at(9, leaf.into())).expect("memory");
         }
+        places.let_go(0, ALL);
+        assert_eq!(places.leaves_in_memory(), 5, "none is synced");
+        places.note_synced(false);
         places.set(600, at(600, 2)).expect("memory");
         assert!(places.make_room_to_adopt(1031).expect("memory"));
         places.make_room_to_adopt(1541).expect("memory");
         places.adopt(1541, at(1540, 2));
         let live = places.extents.live().expect("memory");
-        // One is asked for, and stays for a round.
-        places.let_go(4, usize::MAX);
+        places.let_go(0, (usize::MAX, 1));
         assert_eq!(places.leaves_in_memory(), 4);
-        places.let_go(0, usize::MAX);
+        places.let_go(0, ALL);
         assert_eq!(places.leaves_in_memory(), 3, "what differs, awaits a value, has a new one");
         assert!(places.knows(600, 1) && places.knows(3000, 9) && !places.knows(500, 50));
         let (known, asked) = (Known::Is(at(600, 2)), Known::Ask(0, at(9, 0)));
@@ -657,7 +681,8 @@ mod tests {
         places.await_no_more(1031);
         places.age();
         places.take_dirty().expect("memory");
-        (0..2).for_each(|_| places.let_go(0, usize::MAX));
+        places.note_synced(true);
+        (0..2).for_each(|_| places.let_go(0, ALL));
         assert_eq!(places.leaves_in_memory(), 0);
         places.learn(2, leaf(&raw, 1)).expect("as it was");
         assert_eq!(places.get(1030), Known::Is(at(1030, 1)));
@@ -677,7 +702,8 @@ mod tests {
         for leaf in 0..2 {
             places.place_leaf(leaf, at(1, leaf.into())).expect("memory");
         }
-        (0..2).for_each(|_| places.let_go(0, usize::MAX));
+        places.note_synced(true);
+        (0..2).for_each(|_| places.let_go(0, ALL));
         assert_eq!((places.leaves_in_memory(), places.free_leaf_bytes()), (0, 112));
         places.forget_free().expect("memory");
         assert_eq!((places.free_leaf_bytes(), places.get(600)), (0, Known::Is(Placed::default())));

@@ -23,6 +23,7 @@ use crate::epochs::barrier::CLOSED;
 use crate::epochs::slots::{Changed, FileOp, LAST_MARK};
 use crate::inner::Inner;
 use crate::journal::{TAG_ADOPT, TAG_FORGET};
+use crate::memory::leaves::KeptLeaves;
 use crate::open::data::expect_inside;
 use crate::store::image::{IMAGE_HEAD, ImageKind, ImageName, Placed};
 use crate::store::table::{LEAF_PAGES, leaf_of};
@@ -259,8 +260,9 @@ impl Inner {
         let mut runs = lock(&self.forgotten);
         let mut turns = Retries::default();
         while let Some(&(first, pages)) = runs.last() {
+            let _kept = KeptLeaves::of(self);
             self.load_leaves(first, pages)?;
-            // Else a leaf has left memory again.
+            // Else a leaf has left memory again, as the last thing before it was kept.
             if self.linger(first, pages)? {
                 runs.pop();
             } else {
