@@ -212,7 +212,10 @@ impl Region {
     /// # Panics
     /// If they do not end in the region.
     pub fn give_frames_back(&self, pieces: Range<usize>) {
-        self.maps.frames.forget(pieces.start * SYSTEM_PAGE_BYTES..pieces.end * SYSTEM_PAGE_BYTES);
+        if !pieces.is_empty() {
+            let bytes = |piece: usize| piece * SYSTEM_PAGE_BYTES;
+            self.maps.frames.forget(bytes(pieces.start)..bytes(pieces.end));
+        }
     }
     /// The page of that number.
     #[inline(always)]
