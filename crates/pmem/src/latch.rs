@@ -7,7 +7,7 @@
 //! not ready, so the first touch of a page has one place to happen. The version never goes back,
 //! also when a page is freed and used again, so a reader that was on its way to a page that has
 //! died cannot take the new one for it. It does not go back either when an absent page's frame is given back to the system
-//! with the version in it: a page that is made ready has none below [those that were forgotten](Latch::take_absent).
+//! with the version in it: a page that is made ready has none below those that were forgotten.
 //!
 //! A page that is ready may be *cold* (after vmcache, Leis et al., SIGMOD 2023): nobody has come since
 //! somebody looked for pages that memory could do without. Then `COLD` stands in the place of `READY`,
