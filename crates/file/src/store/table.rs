@@ -679,9 +679,11 @@ mod tests {
         places.learn(0, leaf(&more, 0)).expect("as it was");
         assert_eq!((places.get(7), places.leaves_in_memory()), (Known::Is(at(7, 1)), 4));
         places.await_no_more(1031);
-        places.age();
         places.take_dirty().expect("memory");
         places.note_synced(true);
+        (0..2).for_each(|_| places.let_go(0, ALL));
+        assert_eq!(places.leaves_in_memory(), 1, "a value was adopted of late");
+        places.age();
         (0..2).for_each(|_| places.let_go(0, ALL));
         assert_eq!(places.leaves_in_memory(), 0);
         places.learn(2, leaf(&raw, 1)).expect("as it was");
