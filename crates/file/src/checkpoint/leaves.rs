@@ -9,7 +9,7 @@ use crate::checkpoint::cleaner::Run;
 use crate::inner::Inner;
 use crate::memory::leaves::KeptLeaves;
 use crate::store::image::{ImageKind, ImageName, Placed, by_entries};
-use crate::store::table::{LEAF_BYTES, LEAVES_COPIED, Places, is_sparse};
+use crate::store::table::{LEAF_BYTES, LEAVES_COPIED, is_sparse};
 
 impl Inner {
     /// Lets leaves go behind a batch of a checkpoint, which `kept` them, and writes those that it has changed, if they are
@@ -35,16 +35,13 @@ impl Inner {
     /// Those of writing; what was not written stays.
     pub(super) fn write_dirty_leaves(&self, run: &mut Run) -> Result<bool> {
         let mut first = 0;
-        loop {
+        while self.places().dirty(first).nth(LEAVES_COPIED - 1).is_some() {
             let (leaves, raw) = self.places_mut().take_some_dirty(first, LEAVES_COPIED)?;
-            let soil = |places: &mut Places| leaves.iter().for_each(|&leaf| places.soil_leaf(leaf));
-            let Some(last) = leaves.last().filter(|_| leaves.len() == LEAVES_COPIED) else {
-                soil(&mut self.places_mut());
-                break;
-            };
-            first = last + 1;
-            let written = self.write_some_leaves(run, &leaves, &raw);
-            written.inspect_err(|_| soil(&mut self.places_mut()))?;
+            first = leaves.last().map_or(first, |last| last + 1);
+            self.write_some_leaves(run, &leaves, &raw).inspect_err(|_| {
+                let mut places = self.places_mut();
+                leaves.iter().for_each(|&leaf| places.soil_leaf(leaf));
+            })?;
         }
         if first > 0 {
             // What comes later in the run is newer, also for who has no root to tell him.
@@ -67,6 +64,7 @@ impl Inner {
         run.stream.settle(&mut places);
         Ok(())
     }
+
     /// Writes leaves of the table, whose bytes are `raw`, and counts them in `live`, the bytes of each extent
     /// that are alive.
     pub(super) fn write_leaves(

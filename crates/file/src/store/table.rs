@@ -47,7 +47,7 @@ const MADE_MORE: u64 = 1024;
 pub(crate) type Entries = Box<[Placed; LEAF_PAGES]>;
 
 #[derive(Debug, Default)]
-struct TableLeaf {
+pub(crate) struct TableLeaf {
     /// Where it is on the disk.
     placed: Placed,
     entries: Option<Entries>,
@@ -467,6 +467,12 @@ impl Places {
         Ok((list, raw, live))
     }
 
+    /// The leaves from `first` on that differ from those on the disk, each with its number.
+    pub(crate) fn dirty(&self, first: u32) -> impl Iterator<Item = (u32, &TableLeaf)> {
+        let all = (0..).zip(&self.leaves).skip(first as usize);
+        all.filter(|(_, leaf)| leaf.dirty)
+    }
+
     /// As [`take_dirty`](Self::take_dirty), of `most` leaves, from `first` on.
     ///
     /// # Errors
@@ -476,13 +482,12 @@ impl Places {
         first: u32,
         most: usize,
     ) -> Result<(Vec<u32>, Vec<u8>)> {
-        let all = || self.leaves.iter().enumerate().skip(first as usize);
-        let dirty = || all().filter(|(_, leaf)| leaf.dirty).take(most);
+        let dirty = || self.dirty(first).take(most);
         let n = dirty().count();
         let (mut list, mut raw) =
             (fallible::list(n, TABLE)?, fallible::list(n * LEAF_BYTES, TABLE)?);
         for (i, leaf) in dirty() {
-            list.push(i as u32);
+            list.push(i);
             let entries = leaf.entries.as_ref().expect("a leaf that differs is in memory");
             entries.iter().for_each(|entry| raw.extend_from_slice(&entry.encode()));
         }
