@@ -112,7 +112,8 @@ impl Node<'_> {
             view.fence_into(fence, &mut low).expect("checked");
         }
         let is_inside = key >= low && view.cmp_high(&key, anywhere).expect("checked").is_lt();
-        let Some(rank) = typed(view.rank(&key, anywhere)).filter(|_| is_inside) else { return };
+        let located = typed(view.locate(&key, anywhere)).filter(|_| is_inside);
+        let Some((rank, old)) = located else { return };
         // The first entry of an inner node stays, and `anywhere` says of no cut key what is true.
         let is_cut = |pos: usize| pos < view.count() && view.entry(pos).cut;
         let beside = [rank.lt().saturating_sub(1), rank.lt(), rank.lt() + 1];
@@ -120,7 +121,7 @@ impl Node<'_> {
             return;
         }
         let mut edit = Edit::default();
-        if edit.put(&view, rank, &key, value) {
+        if edit.put(&view, (rank, old.as_ref()), &key, value) {
             edit.apply(self.m, &mut (), &view);
         }
     }

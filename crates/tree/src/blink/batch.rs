@@ -177,16 +177,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             if i > 0 && self.is_left_of(leaf, Seek::At(change.key))? {
                 return Ok(i);
             }
-            let rank = match is_behind_all {
-                true => Rank { le: count, exact: false },
-                false => K::rank(&self.pool, leaf, change.key)?,
+            let (rank, found) = match is_behind_all {
+                true => (Rank { le: count, exact: false }, None),
+                false => K::locate(&self.pool, leaf, change.key)?,
             };
             is_behind_all = rank.le == count;
-            if rank.exact {
-                let entry = leaf.entry(rank.le - 1);
-                if K::record(leaf.shape(), entry).is_some() {
-                    K::release(&mut self.pool.step(), entry)?;
-                }
+            if let Some(entry) = found.filter(|entry| K::record(leaf.shape(), *entry).is_some()) {
+                K::release(&mut self.pool.step(), entry)?;
             }
             *place = Some(KeyPlace { leaf: leaf.page().no(), version: held.before(), rank });
         }

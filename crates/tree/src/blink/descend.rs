@@ -462,8 +462,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
-    /// The node of `level` for a key, latched.
-    #[inline]
+    /// The node of `level` for a key, latched. A copy of all of the way: who does it often calls [`latch_at`](Self::latch_at).
     pub(crate) fn latch_for(&self, key: &KeyOf<K>, level: u8) -> Result<Option<Latched<'_, K>>> {
         self.latch_at(Seek::At(key), level)
     }

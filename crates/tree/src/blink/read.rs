@@ -28,7 +28,8 @@ use everleaf_pmem::{Error, Latch, Medium, Result, Retries, Version};
 use everleaf_pool::StoredValue;
 
 use crate::blink::descend::{Blink, FoundNode, Reading, Seek};
-use crate::node::{KeyOf, Kind, NodeAt, NodeCopies};
+use crate::node::{KeyOf, Kind, NodeAt, NodeCopies, ValueOf};
+use crate::slots::Slot;
 use crate::slots::racing::Racing;
 
 /// After so many failed attempts an optimistic reader keeps writers out.
@@ -144,6 +145,51 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             everleaf_pmem::Seen::Ready(version) => Ok(version),
             everleaf_pmem::Seen::Absent => self.fetch(page, Latch::read_version_racing),
         }
+    }
+}
+
+impl<M: Medium, K: Kind> Blink<M, K> {
+    /// The value of a key. The tree's [`Reading`](crate::blink::Reading) decides what it sees of writers that are
+    /// under way, and whether it waits for them. On media with epochs it sees writes before they are
+    /// durable.
+    ///
+    /// # Errors
+    /// I/O errors and Corrupt.
+    #[inline]
+    pub fn get(&self, key: &KeyOf<K>) -> Result<Option<ValueOf<K>>> {
+        let found = self.read_leaf(
+            Seek::At(key),
+            |at| {
+                let found = |entry| K::found(&self.pool, entry);
+                K::find(&self.pool, at, key, found)
+            },
+            |leaf| {
+                self.found_beside_writer(leaf, key)
+                    .map(|slot| K::found(&self.pool, K::raced(slot)))
+                    .transpose()
+            },
+        )?;
+        // The leaf is left alone by now: a large value takes as long as it takes.
+        found.map(K::settled).transpose()
+    }
+
+    /// Whether a key is there. Does not read its value.
+    ///
+    /// # Errors
+    /// I/O errors and Corrupt.
+    pub fn contains(&self, key: &KeyOf<K>) -> Result<bool> {
+        self.read_leaf(
+            Seek::At(key),
+            |at| Ok(K::find(&self.pool, at, key, |_| Ok(()))?.is_some()),
+            |leaf| Ok(self.found_beside_writer(leaf, key).is_some()),
+        )
+    }
+
+    #[cold]
+    fn found_beside_writer(&self, leaf: Racing<'_>, key: &KeyOf<K>) -> Option<Slot> {
+        let key = K::order(key)?;
+        // In a leaf of words the identity is the key.
+        leaf.last_below(|k| k <= key).filter(|slot| slot.ident == key)
     }
 }
 

@@ -58,8 +58,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         let Some((spot, held)) = self.latch_for(key, 0)? else { return Ok(()) };
         let node = spot.node;
-        let rank = K::rank(&self.pool, &node, key)?;
-        let found = rank.exact.then(|| node.entry(rank.le - 1));
+        let (rank, found) = K::locate(&self.pool, &node, key)?;
         match wants(&PutPoint { node, rank, found }) {
             Some(asking) => self.split(&node, held, asking),
             None => {

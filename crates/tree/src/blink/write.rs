@@ -5,8 +5,6 @@ use everleaf_pool::{LargeWriter, Pool, Stop, StoredValue, retry};
 
 use crate::blink::descend::{Blink, Lag, Seek};
 use crate::node::{InputOf, KeyOf, Kind, NodeStreams, NodeValues, NodeWrites, PutPoint, ValueOf};
-use crate::slots::Slot;
-use crate::slots::racing::Racing;
 
 /// Under which condition a write happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,49 +128,6 @@ pub struct Put<V> {
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// The value of a key. The tree's [`Reading`](crate::blink::Reading) decides what it sees of writers that are
-    /// under way, and whether it waits for them. On media with epochs it sees writes before they are
-    /// durable.
-    ///
-    /// # Errors
-    /// I/O errors and Corrupt.
-    #[inline]
-    pub fn get(&self, key: &KeyOf<K>) -> Result<Option<ValueOf<K>>> {
-        let found = self.read_leaf(
-            Seek::At(key),
-            |at| {
-                let found = |entry| K::found(&self.pool, entry);
-                K::find(&self.pool, at, key, found)
-            },
-            |leaf| {
-                self.found_beside_writer(leaf, key)
-                    .map(|slot| K::found(&self.pool, K::raced(slot)))
-                    .transpose()
-            },
-        )?;
-        // The leaf is left alone by now: a large value takes as long as it takes.
-        found.map(K::settled).transpose()
-    }
-
-    /// Whether a key is there. Does not read its value.
-    ///
-    /// # Errors
-    /// I/O errors and Corrupt.
-    pub fn contains(&self, key: &KeyOf<K>) -> Result<bool> {
-        self.read_leaf(
-            Seek::At(key),
-            |at| Ok(K::find(&self.pool, at, key, |_| Ok(()))?.is_some()),
-            |leaf| Ok(self.found_beside_writer(leaf, key).is_some()),
-        )
-    }
-
-    #[cold]
-    fn found_beside_writer(&self, leaf: Racing<'_>, key: &KeyOf<K>) -> Option<Slot> {
-        let key = K::order(key)?;
-        // In a leaf of words the identity is the key.
-        leaf.last_below(|k| k <= key).filter(|slot| slot.ident == key)
-    }
-
     /// Stores a value under a key, if `condition` allows it, and returns the value that was there.
     /// The write is failure-atomic: after a crash the key has the old value or the new one. It latches
     /// one leaf and stores at most half of the node's slots. A large old value is read first, with
@@ -252,10 +207,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         condition: Condition,
     ) -> Result<Option<(Option<u64>, Option<Lag>)>, Stop> {
         let m = self.medium();
-        let Some((spot, held)) = self.latch_for(key, 0)? else { return Ok(None) };
+        let Some((spot, held)) = self.latch_at(Seek::At(key), 0)? else { return Ok(None) };
         let node = spot.node;
-        let rank = K::rank(&self.pool, &node, key)?;
-        let found = rank.exact.then(|| node.entry(rank.le - 1));
+        let (rank, found) = K::locate(&self.pool, &node, key)?;
         let look = old.find(&self.pool, key, found)?;
         if look == Look::Read {
             held.unlock_unchanged();
@@ -356,10 +310,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         key: &KeyOf<K>,
     ) -> Result<Option<(Option<u64>, Option<Lag>, bool)>, Stop> {
         let m = self.medium();
-        let Some((spot, held)) = self.latch_for(key, 0)? else { return Err(Stop::Busy) };
+        let Some((spot, held)) = self.latch_at(Seek::At(key), 0)? else { return Err(Stop::Busy) };
         let node = spot.node;
-        let rank = K::rank(&self.pool, &node, key)?;
-        let found = rank.exact.then(|| node.entry(rank.le - 1));
+        let (rank, found) = K::locate(&self.pool, &node, key)?;
         let look = old.find(&self.pool, key, found)?;
         let Some(entry) = found.filter(|_| look == Look::Write) else {
             held.unlock_unchanged();

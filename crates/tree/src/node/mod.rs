@@ -103,6 +103,17 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     /// Ranks a key that lies within the node's bounds.
     fn rank<M: Medium>(pool: &Pool<M>, at: &NodeAt<'_, Self>, key: &Self::Key) -> Result<Rank>;
 
+    /// The same, with the key's entry if it is there: who asks for it afterwards decodes it once more.
+    #[inline(always)]
+    fn locate<'m, M: Medium>(
+        pool: &Pool<M>,
+        at: &NodeAt<'m, Self>,
+        key: &Self::Key,
+    ) -> Result<(Rank, Option<Self::Entry<'m>>)> {
+        let rank = Self::rank(pool, at, key)?;
+        Ok((rank, rank.exact.then(|| Self::entry(at, rank.le - 1))))
+    }
+
     /// What `read` makes of the entry of a key in a leaf, if there is one. An entry is large: who gave it
     /// back would move it about.
     #[inline(always)]
@@ -112,11 +123,7 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
         key: &Self::Key,
         read: impl FnOnce(Self::Entry<'m>) -> Result<T>,
     ) -> Result<Option<T>> {
-        let rank = Self::rank(pool, at, key)?;
-        if !rank.exact {
-            return Ok(None);
-        }
-        read(Self::entry(at, rank.le - 1)).map(Some)
+        Self::locate(pool, at, key)?.1.map(read).transpose()
     }
 
     /// The key of an entry.

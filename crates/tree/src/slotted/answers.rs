@@ -71,6 +71,15 @@ impl NodeKeys for Slotted {
     fn rank<M: Medium>(pool: &Pool<M>, at: &NodeAt<'_, Self>, key: &[u8]) -> Result<Rank> {
         at.view.rank(key, |place| compare(pool, place, key))
     }
+    #[inline(always)]
+    fn locate<'m, M: Medium>(
+        pool: &Pool<M>,
+        at: &NodeAt<'m, Self>,
+        key: &[u8],
+    ) -> Result<(Rank, Option<EntryAt<'m>>)> {
+        let (rank, parts) = at.view.locate(key, |place| compare(pool, place, key))?;
+        Ok((rank, parts.map(|parts| EntryAt { view: at.view, pos: rank.le - 1, parts })))
+    }
 
     #[inline]
     fn key<M: Medium>(pool: &Pool<M>, _: Shape, entry: EntryAt<'_>) -> Result<Vec<u8>> {
@@ -333,8 +342,9 @@ impl Slotted {
         key: &'a [u8],
         value: &'a [u8],
     ) -> bool {
-        let frees = at.found.is_some_and(|entry| entry.parts.value == ValueSize::Reference);
-        !frees && ready.put(&at.node.view, at.rank, key, Value::Inline(value))
+        let old = at.found.as_ref().map(|entry| &entry.parts);
+        let frees = old.is_some_and(|old| old.value == ValueSize::Reference);
+        !frees && ready.put(&at.node.view, (at.rank, old), key, Value::Inline(value))
     }
 }
 
@@ -411,7 +421,8 @@ impl NodeWrites for Slotted {
             Some(record) => Value::Reference(record.bits()),
             None => Value::Inline(value),
         };
-        match ready.put(&at.node.view, at.rank, key, value) {
+        let old = at.found.as_ref().map(|entry| &entry.parts);
+        match ready.put(&at.node.view, (at.rank, old), key, value) {
             true => Ok(()),
             false => Err(damaged(at.node.page(), "has less room than it says")),
         }
@@ -629,7 +640,8 @@ impl NodeSplits for Slotted {
         (separator, child): (&'a [u8], (PageNo, Option<u64>)),
     ) -> Result<Edit<'a>> {
         let mut edit = Edit::default();
-        match edit.put(&at.view, rank, separator, child_value(child)) {
+        let old = rank.exact.then(|| at.view.entry(rank.le - 1));
+        match edit.put(&at.view, (rank, old.as_ref()), separator, child_value(child)) {
             true => Ok(edit),
             false => Err(damaged(at.page(), "has less room than it says")),
         }

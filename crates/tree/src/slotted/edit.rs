@@ -29,7 +29,7 @@ use crate::slotted::note::{
     TRIM_FRONT, UPDATE,
 };
 use crate::slotted::view::{
-    FENCES_WORD, FIRST_SLOT, Fence, FenceAt, Flat, KIND_FLAGS, NO_FENCE, Node, NumberBuf,
+    Entry, FENCES_WORD, FIRST_SLOT, Fence, FenceAt, Flat, KIND_FLAGS, NO_FENCE, Node, NumberBuf,
     PAGE_BYTES_MAX, RUN_MAX, RUN_SHIFT, RUN_WORD, SLOT_BYTES, SLOTS_AT, SPARE_WORD, Value,
     ValueSize, View, fence_max, slot_head, slots_max,
 };
@@ -73,9 +73,10 @@ impl View<'_> {
     /// Whether there is room for another value at a position.
     #[inline]
     pub fn room_for_update(&self, pos: usize, value: &Value<'_>) -> Room {
-        match update_of(self, pos, value) {
+        let entry = self.entry(pos);
+        match update_of(&entry, value) {
             Update::InPlace => Room::Fits,
-            Update::Anew(need) => self.room_of(need, self.entry(pos).bytes()),
+            Update::Anew(need) => self.room_of(need, entry.bytes()),
         }
     }
 }
@@ -84,7 +85,8 @@ impl View<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
     Insert,
-    Update,
+    /// The entry as it is, and where the value goes.
+    Update(Entry, Update),
     /// The old entry is removed first.
     Replace,
 }
@@ -123,29 +125,32 @@ impl Default for Edit<'_> {
 
 impl<'a> Edit<'a> {
     /// Makes ready to store a value under a key, or a child under a separator; `rank` is the key's in the
-    /// node. False if there is no room. If the key is [cut](crate::slotted::is_cut), the value of a leaf is a
-    /// reference.
+    /// node, and `old` its entry if it is there. False if there is no room. If the key is
+    /// [cut](crate::slotted::is_cut), the value of a leaf is a reference.
     #[inline(always)]
-    pub fn put(&mut self, view: &View<'_>, rank: Rank, key: &'a [u8], value: Value<'a>) -> bool {
+    pub fn put(
+        &mut self,
+        view: &View<'_>,
+        (rank, old): (Rank, Option<&Entry>),
+        key: &'a [u8],
+        value: Value<'a>,
+    ) -> bool {
+        debug_assert_eq!(rank.exact, old.is_some());
         (self.pos, self.compacts) = (rank.lt(), false);
         self.entry = NewEntry::of(key, view.prefix_len(), view.page_bytes(), value);
-        let room = match rank.exact {
-            false => {
+        let room = match old {
+            None => {
                 self.how = How::Insert;
                 view.room_of(self.entry.bytes() + SLOT_BYTES, 0)
             }
-            true => match update_of(view, self.pos, &value) {
-                Update::InPlace => {
-                    self.how = How::Update;
-                    return true;
-                }
-                Update::Anew(need) if need <= view.gap() => {
-                    self.how = How::Update;
-                    return true;
-                }
-                Update::Anew(_) => {
+            Some(old) => match update_of(old, &value) {
+                Update::Anew(need) if need > view.gap() => {
                     self.how = How::Replace;
-                    view.room_of(self.entry.bytes(), view.entry(self.pos).bytes())
+                    view.room_of(self.entry.bytes(), old.bytes())
+                }
+                update => {
+                    self.how = How::Update(*old, update);
+                    return true;
                 }
             },
         };
@@ -180,7 +185,9 @@ impl<'a> Edit<'a> {
     pub fn apply<'m, M: Medium>(&self, m: &'m M, op: &mut M::Op<'m>, view: &View<'_>) {
         match (self.compacts, self.how) {
             (false, How::Insert) => insert(m, op, view, self.pos, &self.entry),
-            (false, How::Update) => update(m, op, view, self.pos, self.entry.value),
+            (false, How::Update(old, to)) => {
+                update(m, op, view, (self.pos, &old, to), self.entry.value)
+            }
             _ => self.apply_in_parts(m, op, view),
         }
     }
@@ -244,14 +251,14 @@ pub(super) fn insert<'m, M: Medium>(
 
 /// Replaces a value and notes it. There is room for it.
 #[inline]
-pub(super) fn update<'m, M: Medium>(
+fn update<'m, M: Medium>(
     m: &'m M,
     op: &mut M::Op<'m>,
     view: &View<'_>,
-    pos: usize,
+    (pos, old, to): (usize, &Entry, Update),
     value: Value<'_>,
 ) {
-    update_unnoted(m, view, pos, value);
+    update_unnoted(m, view, (pos, old, to), value);
     let entry = NewEntry { suffix: &[], cut: false, value };
     if let Some(short) = entry.short(pos) {
         return m.note(op, view.page(), Change { tag: UPDATE, bytes: short.note() });
@@ -375,11 +382,12 @@ fn redo_update<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Op
     {
         return None;
     }
-    let fits = match update_of(view, pos, &value) {
+    let to = update_of(&old, &value);
+    let fits = match to {
         Update::InPlace => true,
         Update::Anew(len) => len <= view.gap(),
     };
-    fits.then(|| update_unnoted(m, view, pos, value))
+    fits.then(|| update_unnoted(m, view, (pos, &old, to), value))
 }
 
 fn redo_remove<M: Medium>(m: &M, view: &View<'_>, args: &mut Operands<'_>) -> Option<()> {
@@ -539,7 +547,8 @@ fn remove_unnoted<M: Medium>(m: &M, view: &View<'_>, pos: usize) {
 }
 
 /// What an update of an entry would take.
-pub(super) enum Update {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Update {
     /// Nothing: the new value goes where the old one is.
     InPlace,
     /// A new entry of so many bytes.
@@ -548,8 +557,7 @@ pub(super) enum Update {
 
 /// How the value of an entry is replaced by another one.
 #[inline]
-fn update_of(view: &View<'_>, pos: usize, value: &Value<'_>) -> Update {
-    let entry = view.entry(pos);
+fn update_of(entry: &Entry, value: &Value<'_>) -> Update {
     if value.size() == entry.value {
         return Update::InPlace;
     }
@@ -564,17 +572,22 @@ fn update_of(view: &View<'_>, pos: usize, value: &Value<'_>) -> Update {
 
 /// Replaces the value of the entry at a position below the count.
 #[inline]
-fn update_unnoted<M: Medium>(m: &M, view: &View<'_>, pos: usize, value: Value<'_>) {
+fn update_unnoted<M: Medium>(
+    m: &M,
+    view: &View<'_>,
+    (pos, old, to): (usize, &Entry, Update),
+    value: Value<'_>,
+) {
     let page = view.page();
     debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
     debug_assert!(pos < view.count());
-    let (old, mut number) = (view.entry(pos), NumberBuf::default());
+    let mut number = NumberBuf::default();
     let bytes = value.bytes(&mut number);
     if value.size() == old.value {
         return m.copy_in(page, old.value_at, bytes);
     }
     let (code, mut run) = (Code::new(old.suffix, old.cut, value.size()), Run::of(view));
-    match update_of(view, pos, &value) {
+    match to {
         Update::InPlace => {
             m.copy_in(page, old.value_at, bytes);
             m.copy_in(page, old.at, code.bytes());

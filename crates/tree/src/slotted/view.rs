@@ -537,8 +537,10 @@ impl FenceAt {
 pub struct Node<B> {
     bytes: B,
     run: u64,
+    sibling: PageNo,
     fences: u64,
     kind: u64,
+    prefix: u32,
 }
 
 /// A node in its page.
@@ -578,11 +580,14 @@ impl<'m> Node<Page<'m>> {
     /// The node on a page of which the caller knows that it is one, or will know when it validates.
     #[inline(always)]
     pub fn read(page: Page<'m>) -> Self {
+        let kind = page.head(KIND_WORD).load();
         Self {
             bytes: page,
             run: page.head(RUN_WORD).load(),
+            sibling: page.head(SIBLING_WORD).load() as PageNo,
             fences: page.head(FENCES_WORD).load(),
-            kind: page.head(KIND_WORD).load(),
+            kind,
+            prefix: kind::prefix_of(kind),
         }
     }
 
@@ -629,7 +634,15 @@ impl<B: Bytes> Node<B> {
     #[inline]
     pub(super) fn new(bytes: B) -> Self {
         let word = |word: usize| bytes.load_le(8 * word);
-        Self { bytes, run: word(RUN_WORD), fences: word(FENCES_WORD), kind: word(KIND_WORD) }
+        let kind = word(KIND_WORD);
+        Self {
+            bytes,
+            run: word(RUN_WORD),
+            sibling: word(SIBLING_WORD) as PageNo,
+            fences: word(FENCES_WORD),
+            kind,
+            prefix: kind::prefix_of(kind),
+        }
     }
     /// Whether the page says that it is a slotted node.
     pub(super) fn says_so(&self) -> bool {
@@ -655,10 +668,11 @@ impl<B: Bytes> Node<B> {
     pub fn is_leaf(&self) -> bool {
         self.level() == 0
     }
-    /// Bytes that all keys of the node begin with, and that entries leave out.
+    /// Bytes that all keys of the node begin with, and that entries leave out. No more than a node of any page has,
+    /// whatever the header says.
     #[inline(always)]
     pub fn prefix_len(&self) -> usize {
-        (kind::prefix_of(self.kind) as usize).min(prefix_max(self.page_bytes()))
+        (self.prefix as usize).min(prefix_max(PAGE_BYTES_MAX))
     }
     /// Entries, as the header says.
     #[inline(always)]
@@ -708,10 +722,7 @@ impl<B: Bytes> Node<B> {
     /// The sibling, if there is one.
     #[inline(always)]
     pub fn sibling(&self) -> Option<PageNo> {
-        match self.bytes.load_le(8 * SIBLING_WORD) as PageNo {
-            0 => None,
-            no => Some(no),
-        }
+        Some(self.sibling).filter(|no| *no != 0)
     }
     /// An error that says what is wrong with the page.
     #[cold]
@@ -970,28 +981,46 @@ impl<B: Bytes> Node<B> {
         self.bytes().slots_le(self.count(), word)
     }
 
-    /// Ranks a key that lies between the fences. `far` answers the order of the key in a record to this
-    /// one.
+    /// Ranks a key that lies between the fences, and parses its entry if it is there. `far` answers the order of the
+    /// key in a record to this one.
     ///
     /// # Errors
     /// Those of `far`; Corrupt.
-    #[inline]
-    pub fn rank(&self, key: &[u8], far: impl FnMut(u64) -> Result<Ordering>) -> Result<Rank> {
+    #[inline(always)]
+    pub fn locate(
+        &self,
+        key: &[u8],
+        far: impl FnMut(u64) -> Result<Ordering>,
+    ) -> Result<(Rank, Option<Entry>)> {
         let last = head_behind(key, self.prefix_len()) | 0xffff;
         let le = self.slots_le(last);
+        let is_none = (Rank { le, exact: false }, None);
         if le == 0 {
-            return Ok(Rank { le, exact: false });
+            return Ok(is_none);
         }
         let slot = self.slot(le - 1);
         if slot | 0xffff != last {
-            return Ok(Rank { le, exact: false });
+            return Ok(is_none);
         }
         // Most often there is just one such key, and a short one.
-        match self.short_order(&self.entry_of(slot), key) {
-            Behind::Order(Ordering::Less) => Ok(Rank { le, exact: false }),
-            Behind::Order(Ordering::Equal) => Ok(Rank { le, exact: true }),
-            _ => self.rank_equal_heads(key, last, le, far),
+        let entry = self.entry_of(slot);
+        match self.short_order(&entry, key) {
+            Behind::Order(Ordering::Less) => Ok(is_none),
+            Behind::Order(Ordering::Equal) => Ok((Rank { le, exact: true }, Some(entry))),
+            _ => {
+                let rank = self.rank_equal_heads(key, last, le, far)?;
+                Ok((rank, rank.exact.then(|| self.entry(rank.le - 1))))
+            }
         }
+    }
+
+    /// The same without the entry.
+    ///
+    /// # Errors
+    /// As [`locate`](Self::locate).
+    #[inline]
+    pub fn rank(&self, key: &[u8], far: impl FnMut(u64) -> Result<Ordering>) -> Result<Rank> {
+        self.locate(key, far).map(|(rank, _)| rank)
     }
 
     /// The order of an entry to a key with the same head, if 8 more bytes decide it.

@@ -98,7 +98,7 @@ fn change_all(m: &Noted, no: PageNo, rng: &mut Rng, keys: &[Vec<u8>]) {
             asked.set(true);
             anywhere(record)
         };
-        let Ok(rank) = view.rank(key, anywhere) else { continue };
+        let Ok((rank, old)) = view.locate(key, anywhere) else { continue };
         let value =
             rng.bytes::<Vec<u8>>(if level == 0 { rng.clone().below(40) as usize } else { 4 });
         // Only keys between the fences come to a node.
@@ -108,8 +108,9 @@ fn change_all(m: &Noted, no: PageNo, rng: &mut Rng, keys: &[Vec<u8>]) {
         }
         let is_inside = *key >= low && view.cmp_high(key, anywhere).expect("checked").is_lt();
         let mut edit = Edit::default();
-        let is_first = level > 0 && rank.lt() == 0 || rank.exact && view.entry(rank.lt()).cut;
-        if is_inside && !is_first && edit.put(&view, rank, key, Value::Inline(&value)) {
+        let is_first = level > 0 && rank.lt() == 0 || old.is_some_and(|old| old.cut);
+        let at = (rank, old.as_ref());
+        if is_inside && !is_first && edit.put(&view, at, key, Value::Inline(&value)) {
             let before = asked.get().then(|| bytes(page));
             edit.apply(m, &mut (), &view);
             if let (Some(before), Err(error)) = (before, check_page(page)) {

@@ -78,11 +78,12 @@ fn an_insert_of_a_number_notes_at_most_twenty_bytes() {
     everleaf_tree::slotted::build(&m, &mut (), page, &mut image);
     let (view, mut edit) = (View::read(page), Edit::default());
     let rank = Rank { le: 0, exact: false };
-    assert!(edit.put(&view, rank, &[7; 8], Value::Inline(&[8; 8])));
+    assert!(edit.put(&view, (rank, None), &[7; 8], Value::Inline(&[8; 8])));
     m.take_notes();
     edit.apply(&m, &mut (), &view);
     let view = View::read(page);
-    assert!(edit.put(&view, Rank { le: 1, exact: true }, &[7; 8], Value::Inline(&[9; 8])));
+    let (rank, old) = (Rank { le: 1, exact: true }, view.entry(0));
+    assert!(edit.put(&view, (rank, Some(&old)), &[7; 8], Value::Inline(&[9; 8])));
     edit.apply(&m, &mut (), &view);
     let sizes: Vec<_> = m.take_notes().iter().map(|note| note.2.len()).collect();
     assert_eq!(sizes, [19, 11]);

@@ -29,7 +29,7 @@ fn no_far(_: u64) -> everleaf_pmem::Result<std::cmp::Ordering> {
 fn write(m: &Noted, page: Page<'_>, rng: &mut Rng) {
     let _held = page.latch().lock();
     let (view, i) = (View::read(page), rng.below(KEYS));
-    let rank = view.rank(&key(i), |_| Ok(std::cmp::Ordering::Equal)).expect("sound");
+    let (rank, old) = view.locate(&key(i), |_| Ok(std::cmp::Ordering::Equal)).expect("sound");
     match rng.below(8) {
         0 => compact(m, &mut (), &view, None),
         1..3 if rank.exact => remove(m, &mut (), &view, rank.lt()),
@@ -37,7 +37,7 @@ fn write(m: &Noted, page: Page<'_>, rng: &mut Rng) {
             let mut edit = Edit::default();
             let value = value(i, rng.next());
             let key = key(i);
-            if edit.put(&view, rank, &key, Value::Inline(&value)) {
+            if edit.put(&view, (rank, old.as_ref()), &key, Value::Inline(&value)) {
                 edit.apply(m, &mut (), &view);
             }
         }

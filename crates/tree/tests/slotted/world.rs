@@ -216,7 +216,8 @@ impl World {
             true => view.room_for_update(rank.lt(), &value),
             false => view.room_for(key, value.size()),
         };
-        let fits = edit.put(&view, rank, key, value);
+        let old = rank.exact.then(|| view.entry(rank.lt()));
+        let fits = edit.put(&view, (rank, old.as_ref()), key, value);
         if fits {
             edit.apply(&*self.m, &mut (), &view);
         }
