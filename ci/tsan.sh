@@ -34,7 +34,7 @@ run everleaf-file --test files file_real::
 run everleaf-file --test files file_close::
 run everleaf --features heavy --test threads_sim --test threads_cut
 run everleaf --test db facade::
-# Not threads_file: the lives of its pools are milliseconds, too short here for what it must meet.
+# Not trees/threads_file: the lives of its pools are milliseconds, too short here for what it must meet.
 # Nor racing: one case of it did not end in four minutes.
-run everleaf-tree --features heavy --test readers
+run everleaf-tree --features heavy --test trees readers::
 [ "${#failed[@]}" -eq 0 ] || { echo "tsan: FAILED: ${failed[*]}"; exit 1; }

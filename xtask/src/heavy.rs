@@ -2,8 +2,8 @@
 //! `EVERLEAF_SCALE` says how much they do. Where all that `cargo xtask ci` does would take too long for whoever waits for
 //! it, since the machine is slow, they do less, which is said.
 //!
-//! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `#` starts a
-//! comment. What takes longest stands first, so that the two lanes end together. A test that takes times
+//! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `PACKAGE TEST/FILE` for those in one
+//! file of a program of tests, as a process of its own; `#` starts a comment. What takes longest stands first, so that the two lanes end together. A test that takes times
 //! has `alone` behind it: it runs when all others have ended. One that takes longer to be optimized than to run without
 //! that has `light` behind it: it is built as `cargo test` builds. One with `spare` is left out on a slow machine.
 //!
@@ -47,6 +47,10 @@ const TIMED_OUT: i32 = 124;
 struct Binary {
     package: String,
     test: String,
+    /// The only file of the program whose tests run.
+    part: Option<String>,
+    /// The first file of the program.
+    main: PathBuf,
     program: PathBuf,
     /// Where its package is: tests run there.
     dir: PathBuf,
@@ -56,6 +60,14 @@ struct Binary {
     is_light: bool,
     /// Whether a slow machine leaves it out.
     is_spare: bool,
+}
+
+impl Binary {
+    /// As the list has it.
+    fn name(&self) -> String {
+        let part = self.part.iter().map(|part| format!("/{part}"));
+        format!("{} {}{}", self.package, self.test, part.collect::<String>())
+    }
 }
 
 /// Runs the tests that the list names.
@@ -102,6 +114,8 @@ struct Line<'l> {
     package: &'l str,
     /// The test, or `*`.
     test: &'l str,
+    /// The file of that test.
+    part: Option<&'l str>,
     is_alone: bool,
     is_light: bool,
     is_spare: bool,
@@ -126,7 +140,11 @@ fn lines(list: &str) -> Result<Vec<Line<'_>>, String> {
             return Err(format!("line {at}: `{other}` is none of {}", words.join(", ")));
         }
         let [is_alone, is_light, is_spare] = words.map(|word| how.contains(&word));
-        lines.push(Line { package, test, is_alone, is_light, is_spare, at });
+        let (test, part) = match test.split_once('/') {
+            Some((test, part)) => (test, Some(part)),
+            None => (test, None),
+        };
+        lines.push(Line { package, test, part, is_alone, is_light, is_spare, at });
     }
     Ok(lines)
 }
@@ -216,6 +234,8 @@ fn binary(message: &str) -> Option<Binary> {
     Some(Binary {
         package: package.to_owned(),
         test: message["target"]["name"].as_str()?.to_owned(),
+        part: None,
+        main: message["target"]["src_path"].as_str().unwrap_or_default().into(),
         program: program.into(),
         dir: manifest.parent()?.to_owned(),
         is_alone: false,
@@ -227,13 +247,15 @@ fn binary(message: &str) -> Option<Binary> {
 /// The tests that the list names, in its order.
 fn choose(list: &str, binaries: &[Binary]) -> Result<Vec<Binary>, String> {
     let mut chosen = Vec::new();
-    for Line { package, test, is_alone, is_light, is_spare, at } in lines(list)? {
+    for Line { package, test, part, is_alone, is_light, is_spare, at } in lines(list)? {
+        let part = part.map(ToString::to_string);
         let named = |b: &&Binary| {
             b.package == package && b.is_light == is_light && (test == "*" || b.test == test)
         };
         let before = chosen.len();
         let named = binaries.iter().filter(named).cloned();
-        chosen.extend(named.map(|binary| Binary { is_alone, is_spare, ..binary }));
+        let own = |binary| Binary { part: part.clone(), is_alone, is_spare, ..binary };
+        chosen.extend(named.map(own));
         if chosen.len() == before {
             return Err(format!("line {at}: there is no test `{test}` in {package}"));
         }
@@ -261,7 +283,21 @@ fn within(binary: &Binary, longest: Option<u32>) -> Command {
     };
     command.current_dir(&binary.dir).env("CARGO_MANIFEST_DIR", &binary.dir);
     command.env("CARGO_PKG_NAME", &binary.package).stdin(Stdio::null());
+    if let Some(part) = &binary.part {
+        // The filter finds its text anywhere in the name of a test: that of `mutants` is in `bd_mutants`, too.
+        let others =
+            stems_beside(&binary.main).filter(|other| other != part && other.ends_with(part));
+        command.arg(format!("{part}::"));
+        command.args(others.flat_map(|other| ["--skip".to_owned(), format!("{other}::")]));
+    }
     command
+}
+
+/// The names of the files beside another one, without what follows the dot.
+fn stems_beside(file: &Path) -> impl Iterator<Item = String> {
+    let beside = file.parent().and_then(|dir| std::fs::read_dir(dir).ok());
+    let files = beside.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    files.filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned()))
 }
 
 /// Prints when each test begins, so that a run that is cut off shows what hung; what it says when it ends; then a table
@@ -273,7 +309,7 @@ fn run_all(binaries: &[Binary], scale: Option<&str>) -> ExitCode {
         loop {
             let taken = next.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some(binary) = taken else { return };
-            let name = format!("{} {}", binary.package, binary.test);
+            let name = binary.name();
             println!("== {name} begins after {} s", first.elapsed().as_secs());
             let begun = Instant::now();
             let ended = program(binary, scale).output();
@@ -296,8 +332,8 @@ fn run_all(binaries: &[Binary], scale: Option<&str>) -> ExitCode {
         }
     };
     let is_left_out = |binary: &Binary| binary.is_spare && scale == Some("brief");
-    for Binary { package, test, .. } in binaries.iter().filter(|binary| is_left_out(binary)) {
-        println!("== {package} {test} is left out");
+    for binary in binaries.iter().filter(|binary| is_left_out(binary)) {
+        println!("== {} is left out", binary.name());
     }
     let run = binaries.iter().filter(|binary| !is_left_out(binary));
     let (alone, beside): (Vec<_>, Vec<_>) = run.partition(|binary| binary.is_alone);
@@ -343,6 +379,8 @@ mod tests {
         let binary = |package: &str, test: &str| Binary {
             package: package.into(),
             test: test.into(),
+            part: None,
+            main: PathBuf::new(),
             program: PathBuf::new(),
             dir: PathBuf::new(),
             is_alone: false,
@@ -366,6 +404,23 @@ mod tests {
         assert_eq!(how.collect::<Vec<_>>(), [(true, true), (false, false)]);
         let chosen = choose("a one spare\nb one", &all).expect("all are there");
         assert_eq!(chosen.iter().map(|b| b.is_spare).collect::<Vec<_>>(), [true, false]);
+        // A file of a program is a run of its own, whose tests have its name before theirs.
+        let chosen = choose("b two/cut\nb two/model\na one", &all).expect("all are there");
+        let names = chosen.iter().map(Binary::name).collect::<Vec<_>>();
+        assert_eq!(names, ["b two/cut", "b two/model", "a one"]);
+        let args = |binary: &Binary| {
+            within(binary, None).get_args().map(|arg| arg.to_owned()).collect::<Vec<_>>()
+        };
+        let each: Vec<_> = chosen.iter().map(args).collect();
+        assert_eq!(each, [vec!["cut::"], vec!["model::"], vec![]]);
+        // The name of another file may end with that of this one.
+        let dir = tempfile::tempdir().expect("a folder");
+        for file in ["main.rs", "cut.rs", "power_cut.rs", "cut_off.rs"] {
+            std::fs::write(dir.path().join(file), "").expect("room");
+        }
+        let beside = Binary { main: dir.path().join("main.rs"), ..chosen[0].clone() };
+        assert_eq!(args(&beside), ["cut::", "--skip", "power_cut::"]);
+        assert!(choose("b three/cut", &all).expect_err("no such test").starts_with("line 1: "));
     }
 
     #[test]
@@ -378,6 +433,8 @@ mod tests {
         let binary = Binary {
             package: "p".into(),
             test: "hangs".into(),
+            part: None,
+            main: PathBuf::new(),
             program: script,
             dir: dir.path().into(),
             is_alone: false,
@@ -401,6 +458,7 @@ mod tests {
             Vec::from_iter(options.expect("all are there")).join(" ")
         };
         assert_eq!(options("a two\na one alone", &packages), "--package=a --test=one --test=two");
+        assert_eq!(options("a two/cut\na two/model", &packages), "--package=a --test=two");
         assert_eq!(options("a a", &packages), "--lib --package=a");
         let all_of_b = "--bins --example=e --lib --package=a --package=b --test=one --test=two";
         assert_eq!(options("b *\na two", &packages), all_of_b);
@@ -425,6 +483,17 @@ mod tests {
         assert_eq!(of(&["--package=xtask"]), "");
     }
 
+    /// The modules of a program of tests that are files with tests.
+    fn files_of_tests(main: &Path) -> impl Iterator<Item = String> {
+        let text = std::fs::read_to_string(main).expect("a program");
+        let modules = text.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+        let has_tests = |name: &&str| {
+            let file = main.with_file_name(format!("{name}.rs"));
+            std::fs::read_to_string(file).is_ok_and(|text| text.contains("#[test]"))
+        };
+        modules.filter(has_tests).map(ToString::to_string).collect::<Vec<_>>().into_iter()
+    }
+
     /// A test that `cargo test` leaves out would never run if it were not in the list.
     #[test]
     fn the_list_has_what_the_short_command_leaves_out() {
@@ -444,6 +513,14 @@ mod tests {
                 });
                 if target["test"] == true && is_left_out && !is_named {
                     forgotten.push(format!("{} {}", package["name"], target["name"]));
+                }
+                let is_of =
+                    |line: &&Line| package["name"] == line.package && target["name"] == line.test;
+                let parts: Vec<_> =
+                    lines.iter().filter(is_of).filter_map(|line| line.part).collect();
+                if !parts.is_empty() {
+                    let main = Path::new(target["src_path"].as_str().expect("a file"));
+                    forgotten.extend(files_of_tests(main).filter(|file| !parts.contains(&&**file)));
                 }
             }
         }

@@ -13,6 +13,7 @@
 //! | B20 | nothing is tried again because an epoch has ended: `conformance.rs` with epochs of 1 µs |
 //! | problems 1, 2 | `problem_1_…` and `problem_2_…` here, and of the sound tree in `bd_schedules.rs` |
 
+#[path = "trees/bd/mod.rs"]
 mod bd;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

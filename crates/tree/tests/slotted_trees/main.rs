@@ -6,6 +6,6 @@ mod drains;
 mod model;
 mod readers;
 mod room;
-#[path = "../texts/mod.rs"]
+#[path = "../trees/texts/mod.rs"]
 mod texts;
 mod watched;

@@ -3,9 +3,7 @@
 //! more for each of the two last epochs that found it there and changed it:
 //! N (3/2 − ((N − 1) / N)^M) slots in all.
 
-mod bd;
-
-use bd::Bd;
+use crate::bd::Bd;
 use everleaf_pmem::{Dram, Geometry};
 use everleaf_tree::Index;
 use rand::{RngExt, SeedableRng};

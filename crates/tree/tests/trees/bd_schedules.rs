@@ -3,12 +3,10 @@
 //! `EVERLEAF_SCALE` sets the number of schedules; a failure prints its seed, and
 //! `EVERLEAF_SEED` runs that one alone.
 
-mod bd;
-
 use everleaf_testing::{seed, times};
 use std::time::Instant;
 
-use bd::schedule::{Bench, Cast, Happened};
+use crate::bd::schedule::{Bench, Cast, Happened};
 
 /// Schedules of a cast, unless the environment says otherwise. None if it says one seed.
 fn every_schedule(cast: Cast, schedules: u64) -> Option<Happened> {

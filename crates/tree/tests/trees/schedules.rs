@@ -4,19 +4,16 @@
 //! `EVERLEAF_SCALE` sets the number of schedules of each kind of tree; a failure prints its seed,
 //! and `EVERLEAF_SEED` runs that one alone.
 
-mod schedule;
-mod texts;
-
+use crate::schedule::mutant::{
+    FULLY, LATE_FLUSH, NO_FENCE, NO_FLUSH, NOT_THE_LEAF, NOT_THE_PARENT_AGAIN, Reader, Sound,
+    TwoStepUpdate, UnsafeUpdate,
+};
+use crate::schedule::text::Text;
+use crate::schedule::{Bench, Create, Failure, Kind, Latched, LockFree};
 use everleaf_testing::{seed, times};
 use everleaf_tree::slots::{
     Binary, Circular, Fingerprint, Linear, Logged, Scan, Segment, Sentinel,
 };
-use schedule::mutant::{
-    FULLY, LATE_FLUSH, NO_FENCE, NO_FLUSH, NOT_THE_LEAF, NOT_THE_PARENT_AGAIN, Reader, Sound,
-    TwoStepUpdate, UnsafeUpdate,
-};
-use schedule::text::Text;
-use schedule::{Bench, Create, Failure, Kind, Latched, LockFree};
 
 /// Schedules of each kind of tree, unless the environment says otherwise.
 const SCHEDULES: u64 = 5000;

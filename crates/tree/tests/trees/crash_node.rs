@@ -1,12 +1,10 @@
 //! One node on strict memory: every operation on every node of 4 and of 8 slots, for each layout and
 //! probe, cut off at every store, recovered, with the recovery cut off too.
 
-mod common;
-
-use common::change::{
+use crate::common::change::{
     Change, Scene, VALUES, after, beside, each_change, each_node, explorer, spaces,
 };
-use common::{END, LAST, Node, Nodes, RIGHT, print, to};
+use crate::common::{END, LAST, Node, Nodes, RIGHT, print, to};
 use everleaf_crash_check::{Coverage, Explorer};
 use everleaf_pmem::Sim;
 use everleaf_tree::slots::{Binary, Circular, Fingerprint, Linear, Probe, Scan, Segment, Sentinel};
@@ -18,7 +16,7 @@ fn shallow() -> Explorer {
 
 /// How many slots of a node of words can be live.
 fn capacity<L: Nodes>(slots: usize) -> usize {
-    L::capacity::<Sim>(slots, common::LEAF)
+    L::capacity::<Sim>(slots, crate::common::LEAF)
 }
 
 /// Each base and count.

@@ -17,8 +17,7 @@ use everleaf_file::io::RealIo;
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, SlottedTree, StringTree};
 
-mod cut;
-use cut::{Bytes, Content, Rng, Subject, compare, inspect};
+use crate::cut::{Bytes, Content, Rng, Subject, compare, inspect};
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 2;
@@ -55,7 +54,7 @@ impl Kind for StringTree<File> {
         let mut rng = Rng(thread << 56 | i);
         let filler = if rng.below(30) == 0 { rng.below(4000) } else { rng.below(240) };
         let mut value = (thread << 56 | i).to_be_bytes().to_vec();
-        value.extend(cut::bytes(&mut rng, filler as usize));
+        value.extend(crate::cut::bytes(&mut rng, filler as usize));
         value
     }
     fn origin(value: &[u8]) -> (u64, u64) {
@@ -78,7 +77,7 @@ impl Kind for SlottedTree<File> {
             _ => rng.below(70),
         };
         let mut value = (thread << 56 | i).to_be_bytes().to_vec();
-        value.extend(cut::bytes(&mut rng, filler as usize));
+        value.extend(crate::cut::bytes(&mut rng, filler as usize));
         value
     }
     fn origin(value: &[u8]) -> (u64, u64) {

@@ -17,8 +17,7 @@ use everleaf_pmem::{Error, Result};
 use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, FilePool, SlottedTree, StringTree};
 
-mod cut;
-use cut::{Model, Rng, Subject, compare, inspect};
+use crate::cut::{Model, Rng, Subject, compare, inspect};
 
 const PATH: &str = "/pool/p.ever";
 

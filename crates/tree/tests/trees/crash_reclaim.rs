@@ -1,17 +1,15 @@
 //! Eager recovery on strict media: after it no crash image has a leak or a missing entry, wherever
 //! the crash came, recovery included; it changes no entry, and a second one stores nothing.
 
-mod common;
-
 use std::cell::Cell;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use common::script::{
+use crate::common::script::{
     Recovered, about_to_split, check, fill_and_drain, grown_and_drained, lose_root, random_steps,
     recover, rng, write_back_headers,
 };
-use common::{print, scale, sim};
+use crate::common::{print, scale, sim};
 use everleaf_crash_check::{
     Coverage, CrashPoint, Explorer, MapWrite, Persistency, Recording, Script, SharedMedium, Trace,
     sample,

@@ -1,15 +1,12 @@
 //! Every flush, fence and store of operations that change several nodes, left out one at a time.
 //! Kinds of calls that nobody notices anywhere have a reason why nothing is lost.
 
-mod common;
-#[path = "common/tree.rs"]
-mod tree;
-
 use std::collections::BTreeMap;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use common::sim;
+use crate::common::sim;
+use crate::tree::Kind;
 use everleaf_crash_check::{
     CrashPoint, Explorer, MapWrite, Mutate, Mutation, Script, SharedMedium, Trace,
 };
@@ -17,7 +14,6 @@ use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Counts, Dram, Medium, Sim};
 use everleaf_pool::kind;
 use everleaf_tree::{CircTree, FastFairS, FastLogging, Index, StringTree};
-use tree::Kind;
 
 /// Words of a page of 4 slots.
 const PAGE: u32 = 16;

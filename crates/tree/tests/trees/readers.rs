@@ -1,11 +1,5 @@
 //! The three ways to read, beside writers: what each allows and what it rules out.
 
-mod common;
-#[path = "common/hooked.rs"]
-mod hooked;
-#[path = "common/tree.rs"]
-mod tree;
-
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -13,17 +7,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use common::{scale, sim};
+use crate::common::{scale, sim};
+use crate::hooked::{Call, Hooked};
+use crate::tree::{Kind, is_unsupported};
 use everleaf_crash_check::{Explorer, Recording, SharedMedium, Trace};
 use everleaf_pmem::{Counted, Dram, Geometry, Latency};
 use everleaf_tree::{
     CircTree, FastFair, FastFairBinary, FastFairF, FastFairS, FastLogging, Index, Reading,
     StringTree, named,
 };
-use hooked::{Call, Hooked};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tree::{Kind, is_unsupported};
 
 const ALL: [Reading; 4] =
     [Reading::Optimistic, Reading::LockFree, Reading::Latched, Reading::Crabbing];

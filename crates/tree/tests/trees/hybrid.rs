@@ -1,7 +1,5 @@
 //! BD+Tree beside a map, across epochs and ends of the process.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;

@@ -4,13 +4,11 @@
 //!
 //! `EVERLEAF_SCALE` multiplies random scripts and samples.
 
-mod bd;
-
 use std::sync::Arc;
 use std::time::Instant;
 
-use bd::scripts::{Scene, random, scenes};
-use bd::{Bd, Found, carry_on, copy, explore, recover, run, sim, stage};
+use crate::bd::scripts::{Scene, random, scenes};
+use crate::bd::{Bd, Found, carry_on, copy, explore, recover, run, sim, stage};
 use everleaf_crash_check::{Coverage, CrashPoint, Explorer, Persistency, SharedMedium, Trace};
 use everleaf_pmem::Sim;
 use everleaf_pool::Pool;

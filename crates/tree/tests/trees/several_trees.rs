@@ -1,20 +1,16 @@
 //! Several trees in one pool on strict memory: what a crash left of one must not hurt another that
 //! is opened, and written to, before it.
 
-mod common;
-#[path = "common/tree.rs"]
-mod tree;
-
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use common::sim;
+use crate::common::sim;
+use crate::tree::{Kind, images};
 use everleaf_crash_check::{SharedMedium, Trace};
 use everleaf_pmem::{Dram, PageNo, Sim};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::Blink;
 use everleaf_tree::{CircTree, FastFairS, FastLogging, INDEX_ANCHOR, Index, StringTree};
-use tree::{Kind, images};
 
 type Strict = SharedMedium<Sim>;
 

@@ -1,20 +1,16 @@
 //! FAIR's lazy completion: what a crash leaves between the steps of a split serves all reads as it
 //! is, the next writer to pass completes it, and opening does none of that work.
 
-mod common;
-#[path = "common/tree.rs"]
-mod tree;
-
 use std::collections::BTreeMap;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-use common::sim;
+use crate::common::sim;
+use crate::tree::{Kind, images};
 use everleaf_crash_check::{Recording, SharedMedium, Trace};
 use everleaf_pmem::{Counted, Counts, Dram, Medium, Sim};
 use everleaf_pool::kind;
 use everleaf_tree::{CircTree, FastFair, FastFairS, FastLogging, Index, StringTree};
-use tree::{Kind, images};
 
 /// Keys in no order, all different.
 fn key(i: u64) -> u64 {

@@ -4,13 +4,11 @@
 //! start, and the writer goes on by any number of stores, twice, where the reader goes from one slot
 //! to the next. What happens between two loads of one slot is not seen here.
 
-mod common;
-
 use std::cell::Cell;
 
-use common::change::{Change, Scene, Space, each_change, each_node, spaces};
-use common::faults::{inner, insert, leaf, merge, scene, split};
-use common::{END, LEFT, Node, key};
+use crate::common::change::{Change, Scene, Space, each_change, each_node, spaces};
+use crate::common::faults::{inner, insert, leaf, merge, scene, split};
+use crate::common::{END, LEFT, Node, key};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Dram, Geometry, Medium, Page, Sim};
 use everleaf_tree::node::RightBounds;

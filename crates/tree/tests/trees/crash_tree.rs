@@ -1,20 +1,17 @@
 //! Strict trees of every kind: every crash of whole scripts in nodes of 4 and 8 slots, recovered by
 //! opening the pool and the tree and reading everything, with that cut off too.
 
-mod common;
-#[path = "common/tree.rs"]
-mod tree;
-
 use std::ops::Bound::Unbounded;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use common::script::{
+use crate::common::script::{
     about_to_split, fill_and_drain, grown_and_drained, lose_root, random_drain, random_steps,
     write_back_headers,
 };
-use common::{print, scale, sim};
+use crate::common::{print, scale, sim};
+use crate::tree::{HAPPENED, Happened, Kind, happened};
 use everleaf_crash_check::{
     Coverage, CrashPoint, Explorer, MapWrite, Persistency, Recording, Script, SharedMedium, Trace,
 };
@@ -23,7 +20,6 @@ use everleaf_tree::{
     CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
     FastFairF, FastFairS, FastLogging, Index, StringTree, leaks,
 };
-use tree::{HAPPENED, Happened, Kind, happened};
 
 /// How scripts are crashed.
 #[derive(Clone)]

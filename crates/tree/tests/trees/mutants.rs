@@ -1,13 +1,11 @@
 //! Every flush, fence and store of the layouts, left out or swapped with the next, one at a time: the
 //! crash checker notices, or there is a reason why nothing is lost.
 
-mod common;
-
-use common::change::{Change, Scene, beside, each_change, each_node, explorer, spaces};
-use common::faults::{
+use crate::common::change::{Change, Scene, beside, each_change, each_node, explorer, spaces};
+use crate::common::faults::{
     Site, faults_of_changes, faults_of_recovery, inner, insert, leaf, merge, scene, split,
 };
-use common::{Free, Node, Nodes};
+use crate::common::{Free, Node, Nodes};
 use everleaf_crash_check::Mutation;
 use everleaf_tree::slots::{Circular, Linear, Sentinel};
 

@@ -28,14 +28,12 @@
 //! | C18 | `c18_a_latch_that_was_held_is_free_after_a_crash` |
 //! | C20 | `interrupted.rs`: missing entries are entered in parents that are full, too |
 
-mod common;
-
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
-use common::change::{Change, Scene, explorer};
-use common::faults::{insert, leaf, scene};
-use common::{Node, Nodes, sim};
+use crate::common::change::{Change, Scene, explorer};
+use crate::common::faults::{insert, leaf, scene};
+use crate::common::{Node, Nodes, sim};
 use everleaf_crash_check::{Persistency, SharedMedium, Trace, sample};
 use everleaf_pmem::{Medium, Page, Result, Seen, Sim};
 use everleaf_tree::blink::Blink;

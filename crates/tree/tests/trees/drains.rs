@@ -1,12 +1,10 @@
 //! Trees that lose their pairs give their nodes back, in whatever order these go: at every point
 //! there are at most 2 + pairs / (0.4 × slots) leaves, and as many nodes above for the nodes below.
 
-mod common;
-
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-use common::script::rng;
+use crate::common::script::rng;
 use everleaf_pmem::{Dram, Geometry};
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::slots::{KeyOrder, Keys, ValueWrites};

@@ -1,11 +1,6 @@
 //! Trees of all kinds do what any ordered index must: in memory, by each way to read, on strict
 //! memory with power cuts between and inside operations, and with threads on the same keys.
 
-mod bd;
-mod common;
-#[path = "common/tree.rs"]
-mod tree;
-
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::Unbounded;
@@ -13,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bd::Bd;
-use common::{scale, sim};
+use crate::bd::Bd;
+use crate::common::{scale, sim};
+use crate::tree::{Kind, code};
 use everleaf_crash_check::conformance::Suite;
 use everleaf_crash_check::trace::{invoke_mark, respond_mark};
 use everleaf_crash_check::{Persistency, Recording, SharedMedium, Trace, sample};
@@ -26,7 +22,6 @@ use everleaf_tree::{
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tree::{Kind, code};
 
 fn dram(slots: u32) -> Dram {
     Dram::new(Geometry::new(slots).expect("valid"), 1 << 16).expect("memory")

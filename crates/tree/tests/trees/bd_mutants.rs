@@ -2,13 +2,11 @@
 //! and every two stores in a row swapped. Kinds of calls that nobody notices anywhere have a reason
 //! why nothing is lost.
 
-mod bd;
-
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 
-use bd::scripts::{Scene, scenes};
-use bd::{Ran, explore, run, stage};
+use crate::bd::scripts::{Scene, scenes};
+use crate::bd::{Ran, explore, run, stage};
 use everleaf_crash_check::trace::invoke_mark;
 use everleaf_crash_check::{Act, Explorer, Mutation};
 use everleaf_pmem::sim::Event;

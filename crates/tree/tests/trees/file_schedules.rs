@@ -5,17 +5,14 @@
 //! `EVERLEAF_SCALE` sets the number of schedules of each kind of tree; a failure prints its seed,
 //! and `EVERLEAF_SEED` runs that one alone.
 
-mod file_schedule;
-mod texts;
-
+use crate::file_schedule::disk::Wrong;
+use crate::file_schedule::door::{Door, LateNotes, LateSteps, Map};
+use crate::file_schedule::{Bench, Failure};
+use crate::texts::Texts;
 use everleaf_file::File;
 use everleaf_testing::{seed, times};
 use everleaf_tree::CircTree;
 use everleaf_tree::slotted::Slotted;
-use file_schedule::disk::Wrong;
-use file_schedule::door::{Door, LateNotes, LateSteps, Map};
-use file_schedule::{Bench, Failure};
-use texts::Texts;
 
 /// Schedules of each kind of tree, unless the environment says otherwise.
 const SCHEDULES: u64 = 3000;
