@@ -267,15 +267,6 @@ impl Places {
         Ok(())
     }
 
-    /// Whether what is known of a run of pages is in memory, so that [`set`](Self::set) can be told of them.
-    pub(crate) fn knows(&self, first: PageNo, pages: u32) -> bool {
-        let leaves = leaf_of(first)..=leaf_of(first + pages.saturating_sub(1));
-        leaves.into_iter().all(|leaf| {
-            let leaf = self.leaves.get(leaf as usize);
-            leaf.is_none_or(|leaf| leaf.entries.is_some() || !leaf.placed.has_image())
-        })
-    }
-
     /// Lets leaves go that nobody has asked for since the hand was there last, until `most` of them are in memory, at most
     /// so `many`. Looks at `looks` of them at most.
     pub(crate) fn let_go(&mut self, most: u64, (looks, many): (usize, u64)) {
@@ -360,22 +351,20 @@ impl Places {
         Ok(old)
     }
 
-    /// As [`make_room`](Self::make_room), so that [`adopt`](Self::adopt) needs no memory: the leaf stays until the value was
-    /// adopted, or is [not awaited](Self::await_no_more) any more. False if it must be read first.
+    /// As [`make_room`](Self::make_room), so that [`adopt`](Self::adopt) needs no memory: the leaf, which is in memory if
+    /// it is on the disk, stays until the value was adopted, or is [not awaited](Self::await_no_more) any more.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub(crate) fn make_room_to_adopt(&mut self, no: PageNo) -> Result<bool> {
+    pub(crate) fn make_room_to_adopt(&mut self, no: PageNo) -> Result<()> {
         self.make_room(no)?;
         let leaf = &mut self.leaves[leaf_of(no) as usize];
-        if leaf.entries.is_none() {
-            return Ok(false);
-        }
+        debug_assert!(leaf.entries.is_some(), "the leaf of page {no} is not looked up");
         if leaf.fresh.is_none() {
             leaf.fresh = Some(array(fallible::filled(0, LEAF_PAGES / 64, TABLE)?));
         }
         leaf.awaiting += 1;
-        Ok(true)
+        Ok(())
     }
 
     /// As [`set`](Self::set), for a page of a large value that a step adopts, which cannot fail any more: there
@@ -665,7 +654,7 @@ mod tests {
         assert_eq!(places.leaves_in_memory(), 5, "none is synced");
         places.note_synced(false);
         places.set(600, at(600, 2)).expect("memory");
-        assert!(places.make_room_to_adopt(1031).expect("memory"));
+        places.make_room_to_adopt(1031).expect("memory");
         places.make_room_to_adopt(1541).expect("memory");
         places.adopt(1541, at(1540, 2));
         let live = places.extents.live().expect("memory");
@@ -673,10 +662,8 @@ mod tests {
         assert_eq!(places.leaves_in_memory(), 4);
         places.let_go(0, ALL);
         assert_eq!(places.leaves_in_memory(), 3, "what differs, awaits a value, has a new one");
-        assert!(places.knows(600, 1) && places.knows(3000, 9) && !places.knows(500, 50));
         let (known, asked) = (Known::Is(at(600, 2)), Known::Ask(0, at(9, 0)));
         assert_eq!((places.get(600), places.get(7)), (known, asked));
-        assert!(!places.make_room_to_adopt(8).expect("memory"), "it must be read first");
         assert_eq!(places.extents.live().expect("memory"), live);
         let leaf = |raw: &[u8], i: usize| {
             decode_leaf(&raw[i * LEAF_BYTES..][..LEAF_BYTES], 0).expect("a leaf")

@@ -16,7 +16,6 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::page::PageNo;
-use everleaf_pmem::retries::Retries;
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::epochs::barrier::CLOSED;
@@ -141,24 +140,18 @@ impl Inner {
 
     /// The page of a large value is nobody's, and its leaf is in memory from now on, as adoption needs it.
     fn make_room_for_value(&self, no: PageNo) -> Result<()> {
-        let mut turns = Retries::default();
-        loop {
-            let mut known = self.lookup(no)?;
-            if known.has_image() {
-                self.apply_forgotten()?;
-                known = self.lookup(no)?;
-            }
-            let changed = self.region.page(no).map(|page| page.mark(LAST_MARK).load(Relaxed));
-            if changed != Some(0) || known != Placed::default() {
-                let what = format!("page {no} holds a large value, or was a node");
-                return Err(Error::Invalid { what });
-            }
-            // Else it has left memory again.
-            if self.places_mut().make_room_to_adopt(no)? {
-                return Ok(());
-            }
-            turns.go_on("writing a large value")?;
+        let _kept = KeptLeaves::of(self);
+        let mut known = self.lookup(no)?;
+        if known.has_image() {
+            self.apply_forgotten()?;
+            known = self.lookup(no)?;
         }
+        let changed = self.region.page(no).map(|page| page.mark(LAST_MARK).load(Relaxed));
+        if changed != Some(0) || known != Placed::default() {
+            let what = format!("page {no} holds a large value, or was a node");
+            return Err(Error::Invalid { what });
+        }
+        self.places_mut().make_room_to_adopt(no)
     }
 
     /// Writes the bytes of a page of a large value. Says where others were that have waited for their adoption.
@@ -258,29 +251,21 @@ impl Inner {
     pub(crate) fn apply_forgotten(&self) -> Result<()> {
         self.collect_changed()?;
         let mut runs = lock(&self.forgotten);
-        let mut turns = Retries::default();
         while let Some(&(first, pages)) = runs.last() {
             let _kept = KeptLeaves::of(self);
             self.load_leaves(first, pages)?;
-            // Else a leaf has left memory again, as the last thing before it was kept.
-            if self.linger(first, pages)? {
-                runs.pop();
-            } else {
-                turns.go_on("freeing a large value")?;
-            }
+            self.linger(first, pages)?;
+            runs.pop();
         }
         self.end_lingering();
         Ok(())
     }
 
-    /// Clears the entries of a freed run, if they are in memory. Who reads it finds its images still.
-    fn linger(&self, first: PageNo, pages: u32) -> Result<bool> {
+    /// Clears the entries of a freed run, which are in memory. Who reads it finds its images still.
+    fn linger(&self, first: PageNo, pages: u32) -> Result<()> {
         let mut lingering = lock(&self.lingering);
         fallible::more_keys(&mut *lingering, pages as usize, PLACES)?;
         let mut places = self.places_mut();
-        if !places.knows(first, pages) {
-            return Ok(false);
-        }
         for no in first..first + pages {
             let old = places.set(no, Placed::default())?;
             if old.has_image() {
@@ -288,7 +273,7 @@ impl Inner {
                 lingering.insert(no, old);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Forgets the images of freed values that nobody reads any more.

@@ -3,7 +3,8 @@
 use everleaf_pmem::{Result, fallible};
 
 use crate::slotted::view::{
-    Entry, HEAD_BYTES, SLOT_BYTES, SLOTS_AT, ValueSize, View, short_lengths, whole_key_max,
+    Entry, HEAD_BYTES, SLOT_BYTES, SLOTS_AT, ValueSize, View, prefix_max, short_lengths,
+    whole_key_max,
 };
 
 /// Bytes that are copied at once where fewer are wanted.
@@ -75,7 +76,7 @@ impl LeafCopy {
         self.bytes.clear();
         self.key.clear();
         let Some(heap_bytes) = page_bytes.checked_sub(heap) else { return Ok(false) };
-        if heap < SLOTS_AT + slots {
+        if heap < SLOTS_AT + slots || prefix > prefix_max(page_bytes) {
             return Ok(false);
         }
         fallible::more(&mut self.bytes, page_bytes + SPARE, "a copy of a leaf")?;
