@@ -250,9 +250,14 @@ pub(crate) struct BackgroundWork {
 }
 
 impl Inner {
-    /// Stops all writing for good because of `error`, and says so.
+    /// Stops all writing for good because of `error`, and says so. That the file was abandoned is no failure: nothing
+    /// of the running epoch becomes durable as it is.
     #[cold]
     pub(crate) fn poison(&self, error: Error) -> Error {
+        let is_abandoned = self.barrier.load(Ordering::SeqCst) & ABANDONED != 0;
+        if is_abandoned && matches!(error, Error::Closed) {
+            return error;
+        }
         let mut cause = lock(&self.cause);
         let is_first = !cause.is_set;
         if let (true, Some(place)) = (is_first, Arc::get_mut(&mut cause.error)) {

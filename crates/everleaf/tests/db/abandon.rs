@@ -111,3 +111,34 @@ fn on_persistent_memory_everything_is_durable() {
     db.abandon().expect("open");
     assert_eq!(pairs(&options.open(&path).expect("closed")).len(), 10);
 }
+
+/// The end of an epoch that is under way meets it, say between values that were written and its records.
+#[test]
+fn whoever_writes_meanwhile_is_told_that_the_pool_was_closed() {
+    for round in 0..100 {
+        let io = SimIo::new(1);
+        let db =
+            open(&io, &Options::new().interval(Duration::from_micros(100)).max_bytes(64 << 20));
+        put(&db, 0..10, b"kept");
+        db.sync().expect("no fault");
+        thread::scope(|scope| {
+            for thread in 0..4_u32 {
+                let (db, tree) = (&db, db.tree("t").expect("a tree"));
+                scope.spawn(move || {
+                    let key = (100 + thread).to_be_bytes();
+                    let change = |i: u32| match i % 4 {
+                        0 => db.sync(),
+                        _ => tree.put(key, vec![thread as u8; 5000 * (i as usize % 10)]),
+                    };
+                    let refused = (0..).find_map(|i| change(i).err()).expect("an end");
+                    assert!(matches!(refused, Error::Closed), "{refused}");
+                });
+            }
+            thread::sleep(Duration::from_micros(500 + 31 * round));
+            db.clone().abandon().expect("open");
+        });
+        let again = open(&io, &manual());
+        assert!(again.check().expect("it can be read").is_empty());
+        assert!(pairs(&again).len() >= 10);
+    }
+}

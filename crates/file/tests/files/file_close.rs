@@ -141,6 +141,37 @@ fn a_close_or_abandon_inside_a_batch_does_not_wait_for_it() {
     }
 }
 
+/// Work in the midst of something that must be whole, such as the end of an epoch, meets the end of its file.
+#[test]
+fn work_that_an_abandoned_file_refuses_is_no_failure_of_it() {
+    let io = SimIo::new(1);
+    let toy = Toy::open(&io).expect("new");
+    toy.set(&[(1, 0, 7)]).expect("set");
+    toy.file.abandon();
+    let refused = toy.set(&[(1, 0, 8)]).expect_err("it has ended");
+    toy.file.poison(&refused);
+    assert!(toy.file.poisoned().is_none(), "{refused:?}");
+    for refused in [toy.file.sync(), toy.set(&[(1, 0, 9)]).map(drop)] {
+        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+    }
+    drop(toy);
+    assert_eq!(reopened(&io), 0);
+}
+
+/// Before its end, a refusal may leave half of something in an epoch that becomes durable.
+#[test]
+fn a_refusal_in_a_file_that_goes_on_stops_its_writes() {
+    let io = SimIo::new(1);
+    let toy = Toy::open(&io).expect("new");
+    toy.set(&[(1, 0, 7)]).expect("set");
+    toy.file.poison(&Error::Closed);
+    assert!(matches!(toy.file.sync(), Err(Error::Poisoned { .. })));
+    toy.file.abandon();
+    assert!(matches!(toy.file.sync(), Err(Error::Poisoned { .. })), "the first cause stays");
+    drop(toy);
+    assert_eq!(reopened(&io), 0);
+}
+
 #[test]
 fn a_drop_during_a_batch_of_another_file_makes_all_durable() {
     let [io, other] = [SimIo::new(1), SimIo::new(2)];
