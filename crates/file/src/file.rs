@@ -277,6 +277,12 @@ impl File {
     pub fn value_lend(&self, name: u64, read: &mut dyn FnMut(&[u8], &[u8])) -> bool {
         self.inner.residents.values.lend(name, read)
     }
+    /// Asks the processor for what [`value_lend`](Self::value_lend) will read: the value, or if that is to come
+    /// later, where its search begins. O(1).
+    pub fn value_prefetch(&self, name: u64, is_next: bool) {
+        let values = &self.inner.residents.values;
+        if is_next { values.prefetch(name) } else { values.prefetch_slot(name) }
+    }
     /// What [`value_keep`](Self::value_keep) asks for from a reader. It has to find the record unchanged after
     /// it has this, and before it reads.
     pub fn value_ticket(&self, name: u64) -> u64 {

@@ -366,9 +366,9 @@ impl<'m> Page<'m> {
     }
 }
 
-/// Asks for the line at `at`; any address is allowed.
+/// Asks the processor to fetch the line at `at`; any address is allowed.
 #[inline(always)]
-fn prefetch(at: *const u8) {
+pub fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch never faults, whatever the address.
     unsafe {

@@ -447,6 +447,14 @@ impl<M: Medium> Pool<M> {
         out
     }
 
+    /// Asks the processor for what will be [lent](Self::lend) of the pair that a record leads to: next, or later.
+    #[inline]
+    pub fn prefetch_value(&self, r: RecordRef, is_next: bool) {
+        if let Some(kept) = self.kept() {
+            (kept.prefetch)(&self.medium, r.bits(), is_next);
+        }
+    }
+
     /// What is in memory of a record's pair is not the pair of this name any more. The record's page is latched.
     pub(crate) fn forget_in_memory(&self, r: RecordRef) {
         if let Some(kept) = self.kept() {

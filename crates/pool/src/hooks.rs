@@ -49,6 +49,8 @@ pub struct KeptExtents<M: Medium> {
     /// Lends what was kept, and says whether there was something. Whoever has the name from a leaf that others
     /// change validates the leaf after it.
     pub lend: fn(&M, u64, &mut dyn FnMut(&[u8], &[u8])) -> bool,
+    /// Asks the processor for what will be lent next, or for where it is looked for if not next.
+    pub prefetch: fn(&M, u64, bool),
     /// Draws the ticket that `keep` asks for from a reader: before it finds the record's page unchanged.
     pub ticket: fn(&M, u64) -> u64,
     /// Copies a long key and a value, if there is room for them.

@@ -206,6 +206,7 @@ impl FilePool {
                 read: File::extent_read,
                 kept: Some(KeptExtents {
                     lend: File::value_lend,
+                    prefetch: File::value_prefetch,
                     ticket: File::value_ticket,
                     copy: File::value_copy,
                     keep: File::value_keep,

@@ -20,6 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use everleaf_pmem::fallible::{self, taken};
+use everleaf_pmem::page::{LINE_BYTES, prefetch};
 use everleaf_pmem::sync::lock_plain as lock;
 
 /// In parts, so that threads seldom meet at a lock.
@@ -30,6 +31,8 @@ const SLOTS_FIRST: usize = 8;
 const LONGEST: u64 = 4 << 20;
 /// No value takes a greater part of the memory than this.
 const PART_MOST: u64 = 16;
+/// The processor is asked for so many lines of a value ahead: it goes on by itself.
+const LINES_AHEAD: usize = 16;
 /// What memory here is for.
 const WHAT: &str = "large values in memory";
 
@@ -181,6 +184,24 @@ impl ValueCache {
         let (key, value) = slot.bytes.split_at(slot.key_bytes as usize);
         read(key, value);
         true
+    }
+
+    /// Asks the processor for where the search for a record's value begins, for somebody who will ask for the
+    /// [value](Self::prefetch) next, and be [lent](Self::lend) it then.
+    pub fn prefetch_slot(&self, name: u64) {
+        let table = lock(self.shard(name));
+        let home = hash(name) & table.slots.len().wrapping_sub(1);
+        prefetch(table.slots.as_ptr().wrapping_add(home).cast());
+    }
+
+    /// Asks the processor for the first bytes of the value of a record, if it is here.
+    pub fn prefetch(&self, name: u64) {
+        let table = lock(self.shard(name));
+        let Ok(at) = table.find(name) else { return };
+        let bytes = &table.slots[at].bytes;
+        for line in bytes.chunks(LINE_BYTES).take(LINES_AHEAD) {
+            prefetch(line.as_ptr());
+        }
     }
 
     /// What [`keep`](Self::keep) asks for from a reader.

@@ -42,6 +42,9 @@ pub(super) enum Side {
     After,
 }
 
+/// So many pairs ahead the processor is asked for a value, and for the place where its search begins.
+const AHEAD: [isize; 2] = [2, 4];
+
 /// A direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -78,6 +81,8 @@ pub struct Cursor {
     lent: bool,
     /// Whether only the key is, because a record has the value.
     far: bool,
+    /// The position in the copy of the last pair whose value was read from its record.
+    read_at: usize,
     /// After so many steps the leaf is copied.
     pub(super) patience: u8,
     /// The last bound between two leaves that was crossed, and which way.
@@ -269,6 +274,17 @@ impl Cursor {
     /// The record of the value of a pair in the copy, if a record has it.
     pub(super) fn record(&self) -> Option<u64> {
         self.far.then(|| self.copy.record())
+    }
+
+    /// The value at a position of the copy is read from its record. If it is the one beside that of the last time, those
+    /// in this direction will be wanted, too: these are the records of one near and of one farther on.
+    pub(super) fn records_ahead(&mut self, pos: usize) -> [Option<u64>; 2] {
+        let last = mem::replace(&mut self.read_at, pos);
+        let step = match pos.wrapping_sub(last) as isize {
+            step @ (1 | -1) => step,
+            _ => return [None; 2],
+        };
+        AHEAD.map(|ahead| self.copy.record_at(pos.wrapping_add_signed(step * ahead)))
     }
 
     /// Keeps the key in a list of its own: the copy is about to be another one.

@@ -147,6 +147,12 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     /// whether it did; otherwise the cursor goes on with its key.
     fn cursor_far_value(&self, cursor: &mut Cursor) -> Result<bool> {
         let (Some(record), Some(spot)) = (cursor.record(), cursor.spot) else { return Ok(false) };
+        let [near, farther] = cursor.records_ahead(spot.pos);
+        for (record, is_next) in [(near, true), (farther, false)] {
+            if let Some(record) = record {
+                self.pool.prefetch_value(RecordRef::from_bits(record), is_next);
+            }
+        }
         let page = self.medium().page(spot.page)?;
         let found = value_into(&self.pool, RecordRef::from_bits(record), &mut cursor.value);
         if !page.latch().validate(spot.version) {

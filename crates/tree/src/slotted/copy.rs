@@ -144,6 +144,15 @@ impl LeafCopy {
         self.record
     }
 
+    /// The record that holds the value of the pair at a position, if the leaf does not.
+    pub fn record_at(&self, pos: usize) -> Option<u64> {
+        let slots = self.bytes.as_chunks::<SLOT_BYTES>().0.get(..self.count)?;
+        let at = (u64::from_le_bytes(*slots.get(pos)?) as usize & 0xffff).wrapping_sub(self.shift);
+        let entry = Entry::parse(at, u64::from_le_bytes(*self.bytes.get(at..)?.first_chunk()?));
+        let record = self.bytes.get(entry.value_at..)?.first_chunk()?;
+        (entry.value == ValueSize::Reference).then(|| u64::from_le_bytes(*record))
+    }
+
     /// Goes to the pair at a position.
     #[inline(always)]
     pub fn go(&mut self, pos: usize) -> Went {

@@ -43,7 +43,7 @@ fn ask_all(page: Page<'_>, keys: &[Vec<u8>]) {
     let mut copy = LeafCopy::default();
     let _ = copy.fill(&view);
     for pos in [0, 1, n / 2, n.saturating_sub(1), n, 70_000] {
-        let _ = (copy.go(pos), copy.key(), copy.value());
+        let _ = (copy.go(pos), copy.key(), copy.value(), copy.record_at(pos));
     }
     for key in keys {
         let rank = view.rank(key, anywhere);

@@ -421,6 +421,7 @@ impl World {
                 (false, Some(_)) => Went::Far,
             };
             assert_eq!(copy.go(pos), went, "entry {pos}");
+            assert_eq!(copy.record_at(pos), record, "entry {pos}");
             last = if entry.cut { last } else { Some((pos, record)) };
             // Where the copy did not go it stays.
             let Some((at, record)) = last else { continue };
@@ -435,6 +436,7 @@ impl World {
             [Went::Not; 2],
             "there are no more"
         );
+        assert_eq!([copy.record_at(pairs.len()), copy.record_at(usize::MAX)], [None; 2]);
         copy.forget();
         assert!(!copy.is_there() && copy.go(0) == Went::Not);
     }

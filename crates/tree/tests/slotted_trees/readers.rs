@@ -9,7 +9,7 @@ use std::sync::Arc;
 use everleaf_file::io::SimIo;
 use everleaf_pmem::{Medium, PageNo};
 use everleaf_testing::{Rng, seed_or, times};
-use everleaf_tree::blink::Condition;
+use everleaf_tree::blink::{Condition, Cursor, Step};
 
 use super::watched::{Tree, Watched, open, tidy, with_each_page};
 
@@ -208,4 +208,42 @@ fn a_reader_that_is_disturbed_in_a_damaged_tree_comes_to_an_end() {
     let found = with_each_page(Box::new(disturb), || tree.get(&wanted[..]));
     let error = found.expect_err("its leaf lies to the right of it");
     assert!(matches!(error, everleaf_pmem::Error::Corrupt { .. }), "{error}");
+}
+
+/// A value is far from its leaf, so a scan waits for the memory of each unless the processor was asked before.
+#[test]
+fn a_cursor_asks_for_values_ahead_in_its_direction() {
+    let tree = open(&SimIo::new(1), 4096);
+    for i in 0..60_u64 {
+        put(&tree, &i.to_be_bytes(), &[i as u8; 1000]);
+    }
+    let medium = tree.pool().medium();
+    let mut cursor = Cursor::default();
+    let walk = |cursor: &mut Cursor, up: bool, steps: usize| {
+        for _ in 0..steps {
+            let step = if up { tree.cursor_next(cursor) } else { tree.cursor_prev(cursor) };
+            assert!(matches!(step, Ok(Step::Pair)));
+            assert!(tree.cursor_value(cursor).expect("in memory"));
+        }
+        medium.take_ahead()
+    };
+    assert!(matches!(tree.cursor_first(&mut cursor), Ok(Step::Pair)));
+    let up = walk(&mut cursor, true, 57);
+    // The first step copies the leaf, and the second one has a direction; two before the end there is none ahead.
+    assert!((50..=57).contains(&up.len()), "{}", up.len());
+    assert!(up.iter().is_sorted_by(|a, b| a != b), "none twice in a row");
+    let mut down = walk(&mut cursor, false, 57);
+    down.reverse();
+    let common = up.iter().filter(|record| down.contains(record)).count();
+    assert!(common >= 50 && down.len() <= 57, "{common} of {}", down.len());
+    // Who looks at keys alone, or here and there, asks for nothing.
+    for _ in 0..20 {
+        assert!(matches!(tree.cursor_next(&mut cursor), Ok(Step::Pair)));
+    }
+    assert_eq!(medium.take_ahead(), []);
+    for i in [7_u64, 50, 12, 30] {
+        assert!(matches!(tree.cursor_seek(&mut cursor, &i.to_be_bytes()), Ok(Step::Pair)));
+        assert!(tree.cursor_value(&mut cursor).expect("in memory"));
+    }
+    assert_eq!(medium.take_ahead(), []);
 }

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use everleaf_file::io::SimIo;
 use everleaf_file::{File, FileOp, FileOptions, PageUse};
@@ -33,9 +33,16 @@ pub fn with_each_page<T>(act: Act, read: impl FnOnce() -> T) -> T {
 pub struct Watched {
     file: File,
     notes: [AtomicU64; 16],
+    /// The records of which the processor was asked for the value.
+    ahead: Mutex<Vec<u64>>,
 }
 
 impl Watched {
+    /// The records of which the processor was asked for the value since this was last called.
+    pub fn take_ahead(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.ahead.lock().expect("no panic"))
+    }
+
     /// How often each change of a node was noted, by its tag.
     pub fn notes(&self) -> [u64; 16] {
         std::array::from_fn(|tag| self.notes[tag].load(Ordering::Relaxed))
@@ -117,6 +124,12 @@ pub fn open(io: &SimIo, page_bytes: u32) -> Tree {
             forget: |m: &Watched, op, first, pages| m.file.extent_forget(op, first, pages),
             kept: Some(KeptExtents {
                 lend: |m: &Watched, name, read| m.file.value_lend(name, read),
+                prefetch: |m: &Watched, name, is_next| {
+                    if is_next {
+                        m.ahead.lock().expect("no panic").push(name);
+                    }
+                    m.file.value_prefetch(name, is_next);
+                },
                 ticket: |m: &Watched, name| m.file.value_ticket(name),
                 copy: |m: &Watched, parts| m.file.value_copy(parts),
                 keep: |m: &Watched, name, ticket, key_bytes, bytes| {
@@ -131,7 +144,7 @@ pub fn open(io: &SimIo, page_bytes: u32) -> Tree {
         ..Tree::hooks()
     };
     let (fresh, notes) = (file.is_fresh(), std::array::from_fn(|_| AtomicU64::new(0)));
-    let medium = Watched { file, notes };
+    let medium = Watched { file, notes, ahead: Mutex::default() };
     let pool = if fresh { Pool::format(medium, hooks) } else { Pool::open(medium, hooks) };
     Tree::open(Arc::new(pool.expect("a pool")), INDEX_ANCHOR).expect("room")
 }

@@ -87,6 +87,7 @@ fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
             forget: |m: &M, op, first, pages| m.forget(op, first, pages),
             kept: Some(KeptExtents {
                 lend: |m: &M, name, read| m.file().value_lend(name, read),
+                prefetch: |_, _, _| {},
                 ticket: |m: &M, name| m.file().value_ticket(name),
                 copy: |m: &M, parts| m.file().value_copy(parts),
                 keep: |m: &M, name, ticket, key_bytes, bytes| {
