@@ -77,12 +77,12 @@ impl Source {
         Ok(match at.value() {
             None => None,
             Some(value) if value.len() < LARGE => Some((key, fallible::copy(value, "a value")?)),
-            Some(_) => self.take_large(at).map(|value| (key, value)),
+            Some(_) => self.take_large(at)?.map(|value| (key, value)),
         })
     }
 
     #[cold]
-    fn take_large(&self, at: &mut blink::Cursor) -> Option<Vec<u8>> {
+    fn take_large(&self, at: &mut blink::Cursor) -> Result<Option<Vec<u8>>> {
         let value = at.take_value();
         self.tree.buffers().note_cursor(at);
         value
@@ -151,8 +151,8 @@ const LARGE: usize = 1 << 14;
 /// A cursor goes to a pair by [`seek`](Cursor::seek), [`seek_for_prev`](Cursor::seek_for_prev),
 /// [`first`](Cursor::first) or [`last`](Cursor::last), and from there by [`next`](Cursor::next) and
 /// [`prev`](Cursor::prev), in either direction as often as you like. Each of these says whether there is a
-/// pair; [`key`](Cursor::key) and [`value`](Cursor::value) lend it from memory of the cursor, so a scan
-/// allocates nothing.
+/// pair; [`key`](Cursor::key) and [`value`](Cursor::value) lend it from memory, so a scan allocates nothing. A
+/// value that is too long for the page of its key, and is in memory, is not even copied.
 ///
 /// A cursor holds no latch and no lock between two calls. You may keep it for as long as you like, and
 /// the tree may be written meanwhile, by the same thread, too. That of a `Tree` is no snapshot: each step shows the tree

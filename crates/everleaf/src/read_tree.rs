@@ -14,7 +14,7 @@ use crate::range::{ALL, OwnedBounds, bounds_of, bounds_of_prefix};
 use crate::{AsBytes, KeyRange, Result};
 
 /// Lends a buffer that this thread uses again.
-fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+pub(crate) fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     thread_local! {
         static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }

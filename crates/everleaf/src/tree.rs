@@ -2,13 +2,16 @@
 
 use std::fmt;
 use std::io::Read;
+use std::mem;
 use std::sync::Arc;
+
+use everleaf_tree::FoundValue;
 
 use crate::cursor::{Cursor, Pair, Source};
 use crate::engine::{Cut, Engine, Move, PoolTree, ValueSource};
 use crate::limits::{check_key, check_value, check_value_len};
 use crate::range::{Keys, OwnedBounds, Range};
-use crate::read_tree::sealed;
+use crate::read_tree::{sealed, with_spare};
 use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result};
 
 /// A named ordered map from byte strings to byte strings. Clones are handles to the same tree.
@@ -219,9 +222,10 @@ impl Tree {
         self.on.get_into(key.as_bytes(), value)
     }
 
-    /// Gives the value of `key` to `read` and returns the answer, or `None` if the key is not there. The
-    /// value is a copy in memory that this thread uses again, so as a rule nothing is allocated, and nothing is
-    /// latched: `read` may take its time, and may use the tree. O(log n), and O(bytes) for the copy.
+    /// Gives the value of `key` to `read` and returns the answer, or `None` if the key is not there. A value that lies
+    /// in the page of its key is copied to memory that this thread uses again, so as a rule nothing is allocated. A
+    /// longer one that is in memory is lent without a copy. Nothing is latched: `read` may take its time, and may use the
+    /// tree. O(log n), and O(bytes) for a value that is copied or read from the file.
     ///
     /// # Errors
     ///
@@ -560,6 +564,16 @@ impl ReadTree for Tree {
     #[inline]
     fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
         Tree::get_into(self, key, value)
+    }
+
+    fn get_with<T>(&self, key: impl AsBytes, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        with_spare(|own| {
+            let mut value = FoundValue::new(mem::take(own));
+            let is_there = self.on.find_value(key.as_bytes(), &mut value)?;
+            let answer = is_there.then(|| read(value.bytes()));
+            *own = mem::take(value.own());
+            Ok(answer)
+        })
     }
 
     fn read_at(&self, key: impl AsBytes, offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {

@@ -33,6 +33,7 @@ use everleaf_pmem::life::CloseOnce;
 use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::rules::holds_no_latch;
+use everleaf_pmem::shared::{PAIRS_AHEAD, SharedPair};
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::epochs::barrier::{ABANDONED, CLOSED, READ_ONLY};
@@ -271,17 +272,16 @@ impl File {
     pub fn extent_read(&self, first: PageNo, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.inner.extent_read(first, offset, buf)
     }
-    /// Lends a long key and the value of the record of this name, if they are in memory. Others may wait for
-    /// `read`. O(1) beside it.
+    /// A long key and the value of the record of this name, if they are in memory. O(1).
     #[inline]
-    pub fn value_lend(&self, name: u64, read: &mut dyn FnMut(&[u8], &[u8])) -> bool {
-        self.inner.residents.values.lend(name, read)
+    pub fn value_lend(&self, name: u64) -> Option<SharedPair> {
+        self.inner.residents.values.lend(name)
     }
-    /// Asks the processor for what [`value_lend`](Self::value_lend) will read: the value, or if that is to come
-    /// later, where its search begins. O(1).
-    pub fn value_prefetch(&self, name: u64, is_next: bool) {
+    /// Asks the processor for what [`value_lend`](Self::value_lend) will read of some records: their values, or if those
+    /// come later, where the searches for them begin. 0 is no record. O(1).
+    pub fn value_prefetch(&self, names: &[u64; PAIRS_AHEAD], are_next: bool) {
         let values = &self.inner.residents.values;
-        if is_next { values.prefetch(name) } else { values.prefetch_slot(name) }
+        if are_next { values.prefetch(names) } else { values.prefetch_slots(names) }
     }
     /// What [`value_keep`](Self::value_keep) asks for from a reader. It has to find the record unchanged after
     /// it has this, and before it reads.
@@ -290,14 +290,14 @@ impl File {
     }
     /// A copy of a long key and the value behind it for [`value_keep`](Self::value_keep), if there is room for
     /// them in [memory](FileOptions::memory_bytes). O(bytes).
-    pub fn value_copy(&self, parts: [&[u8]; 2]) -> Option<Box<[u8]>> {
+    pub fn value_copy(&self, parts: [&[u8]; 2]) -> Option<SharedPair> {
         self.inner.copy_value(parts)
     }
-    /// Keeps a long key of so many bytes and the value behind it in memory, under the name of the record that
+    /// Keeps a long key and the value behind it in memory, under the name of the record that
     /// leads to them, until they leave or the record is [freed](Self::value_forget). A writer that no leaf
     /// names yet needs no ticket. O(1), as a rule.
-    pub fn value_keep(&self, name: u64, ticket: Option<u64>, key_bytes: usize, bytes: Box<[u8]>) {
-        self.inner.residents.values.keep(name, ticket, key_bytes, bytes);
+    pub fn value_keep(&self, name: u64, ticket: Option<u64>, pair: SharedPair) {
+        self.inner.residents.values.keep(name, ticket, pair);
     }
     /// The record of this name is freed; its page is latched. O(1).
     pub fn value_forget(&self, name: u64) {

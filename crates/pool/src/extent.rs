@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf_pmem::{Error, Medium, Page, PageNo, Result, fallible};
+use everleaf_pmem::{Error, Medium, PAIRS_AHEAD, Page, PageNo, Result, SharedPair, fallible};
 
 use crate::change::damaged;
 use crate::hooks::{ExtentIo, KeptExtents};
@@ -67,7 +67,7 @@ pub struct Large<'p, M: Medium> {
     data: usize,
     record: Vec<u8>,
     /// What stays in memory of the pair: how many bytes of a key, and the value behind them.
-    copy: Cell<Option<(usize, Box<[u8]>)>>,
+    copy: Cell<Option<SharedPair>>,
     taken: AtomicBool,
 }
 
@@ -90,8 +90,8 @@ impl<M: Medium> Large<'_, M> {
     }
     /// The pair's record is at `r`, and nothing names it yet: what is in memory of the pair goes by this name.
     pub fn keep_in_memory(&self, r: RecordRef) {
-        if let (Some(kept), Some((key_bytes, copy))) = (self.pool.kept(), self.copy.take()) {
-            (kept.keep)(&self.pool.medium, r.bits(), None, key_bytes, copy);
+        if let (Some(kept), Some(copy)) = (self.pool.kept(), self.copy.take()) {
+            (kept.keep)(&self.pool.medium, r.bits(), None, copy);
         }
     }
     /// A step has made the extents part of the pool.
@@ -153,7 +153,7 @@ impl<M: Medium> Pool<M> {
         self.write_parts(io, &large.runs[..large.data], parts)?;
         large.seal(parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part)));
         if let Some(copy) = io.kept.and_then(|kept| (kept.copy)(&self.medium, parts)) {
-            large.copy = Cell::new(Some((parts[0].len(), copy)));
+            large.copy = Cell::new(Some(copy));
         }
         Ok(large)
     }
@@ -435,23 +435,18 @@ impl<M: Medium> Pool<M> {
         self.hooks.extents.as_ref()?.kept.as_ref()
     }
 
-    /// Lends what is in memory of the pair that a record leads to: a key that is not in the record, and the
-    /// value. Whoever has the name from a leaf validates that after this. O(1) beside `read`.
+    /// What is in memory of the pair that a record leads to: a key that is not in the record, and the value.
+    /// Whoever has the name from a leaf validates that after this. O(1).
     #[inline]
-    pub fn lend<T>(&self, r: RecordRef, read: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
-        let kept = self.kept()?;
-        let (mut read, mut out) = (Some(read), None);
-        (kept.lend)(&self.medium, r.bits(), &mut |key, value| {
-            out = read.take().map(|read| read(key, value));
-        });
-        out
+    pub fn lend(&self, r: RecordRef) -> Option<SharedPair> {
+        (self.kept()?.lend)(&self.medium, r.bits())
     }
 
-    /// Asks the processor for what will be [lent](Self::lend) of the pair that a record leads to: next, or later.
+    /// Asks the processor for what will be [lent](Self::lend) of some records, by their bits: next, or later.
     #[inline]
-    pub fn prefetch_value(&self, r: RecordRef, is_next: bool) {
+    pub fn prefetch_values(&self, records: &[u64; PAIRS_AHEAD], are_next: bool) {
         if let Some(kept) = self.kept() {
-            (kept.prefetch)(&self.medium, r.bits(), is_next);
+            (kept.prefetch)(&self.medium, records, are_next);
         }
     }
 
@@ -500,7 +495,7 @@ impl<M: Medium> Pool<M> {
         if let (Some(kept), Some((r, ticket))) = (io.kept, extents.ticket)
             && let Some(copy) = (kept.copy)(&self.medium, [head, &out[whole..]])
         {
-            (kept.keep)(&self.medium, r.bits(), Some(ticket), head.len(), copy);
+            (kept.keep)(&self.medium, r.bits(), Some(ticket), copy);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What the pool must be told about the layer above and the medium below, as functions.
 
-use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Change, Geometry, Medium, PAIRS_AHEAD, Page, PageNo, Result, SharedPair};
 
 use crate::redo::redo;
 
@@ -46,17 +46,18 @@ pub struct ExtentIo<M: Medium> {
 #[derive(Debug)]
 #[allow(clippy::type_complexity)]
 pub struct KeptExtents<M: Medium> {
-    /// Lends what was kept, and says whether there was something. Whoever has the name from a leaf that others
-    /// change validates the leaf after it.
-    pub lend: fn(&M, u64, &mut dyn FnMut(&[u8], &[u8])) -> bool,
-    /// Asks the processor for what will be lent next, or for where it is looked for if not next.
-    pub prefetch: fn(&M, u64, bool),
+    /// What was kept of the pair of a record, if it is there. Whoever has the name from a leaf that others change
+    /// validates the leaf after it.
+    pub lend: fn(&M, u64) -> Option<SharedPair>,
+    /// Asks the processor for what will be lent next of some records, or for where it is looked for if not next. 0 is no
+    /// record.
+    pub prefetch: fn(&M, &[u64; PAIRS_AHEAD], bool),
     /// Draws the ticket that `keep` asks for from a reader: before it finds the record's page unchanged.
     pub ticket: fn(&M, u64) -> u64,
     /// Copies a long key and a value, if there is room for them.
-    pub copy: fn(&M, [&[u8]; 2]) -> Option<Box<[u8]>>,
-    /// Keeps a copy of which so many bytes are the key, unless a record was freed since the ticket was drawn.
-    pub keep: fn(&M, u64, Option<u64>, usize, Box<[u8]>),
+    pub copy: fn(&M, [&[u8]; 2]) -> Option<SharedPair>,
+    /// Keeps a copy, unless a record was freed since the ticket was drawn.
+    pub keep: fn(&M, u64, Option<u64>, SharedPair),
     /// A record is freed: its name may be another one's from now on.
     pub forget: fn(&M, u64),
 }

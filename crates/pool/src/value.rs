@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use everleaf_pmem::{Medium, Result, fallible};
+use everleaf_pmem::{Medium, Result, SharedPair, fallible};
 
 use crate::extent::Extents;
 use crate::pair::{HEADER_BYTES, Lens};
@@ -16,8 +16,7 @@ use crate::pins::Pin;
 use crate::pool::Pool;
 use crate::record::RecordView;
 
-/// Values of so many bytes are copied while their leaf stands still, if they are in memory, and so are those
-/// read with a long key that somebody compares.
+/// Values of so many bytes are read with a long key that somebody compares.
 const SHORT_BYTES: u64 = 64 << 10;
 
 /// A value as it is found in its leaf.
@@ -36,8 +35,8 @@ pub struct LargeValue<'p, M: Medium>(Box<[PinnedExtents<'p, M>]>);
 struct PinnedExtents<'p, M: Medium> {
     pool: &'p Pool<M>,
     extents: Extents<'p>,
-    /// The value, if it was in memory.
-    lent: Option<Vec<u8>>,
+    /// Key and value, if they were in memory.
+    lent: Option<SharedPair>,
     _pin: Pin<'p>,
 }
 
@@ -66,7 +65,7 @@ impl<'p, M: Medium> LargeValue<'p, M> {
         value.clear();
         let inner = self.inner();
         match &inner.lent {
-            Some(lent) => fallible::append(value, lent, "a large value"),
+            Some(lent) => fallible::append(value, lent.value(), "a large value"),
             None => inner.pool.read_large(&inner.extents, value),
         }
     }
@@ -81,7 +80,7 @@ impl<'p, M: Medium> LargeValue<'p, M> {
     pub fn read_at(&self, from: u64, buf: &mut [u8]) -> Result<usize> {
         let inner = self.inner();
         match &inner.lent {
-            Some(lent) => Ok(copy_part(lent, from, buf)),
+            Some(lent) => Ok(copy_part(lent.value(), from, buf)),
             None => inner.pool.read_large_part(&inner.extents, from, buf),
         }
     }
@@ -270,11 +269,7 @@ impl<M: Medium> Pool<M> {
 
     #[cold]
     fn keep(&self, record: &RecordView<'_>, lens: Lens) -> Result<LargeValue<'_, M>> {
-        let copy = |_: &[u8], value: &[u8]| match value.len() as u64 <= SHORT_BYTES {
-            true => fallible::copy(value, "a large value").map(Some),
-            false => Ok(None),
-        };
-        let lent = record.name().and_then(|r| self.lend(r, copy)).transpose()?.flatten();
+        let lent = record.name().and_then(|r| self.lend(r));
         let extents = match lent {
             Some(_) => self.extents_of(record, lens)?,
             None => self.extents_to_keep(record, lens)?,

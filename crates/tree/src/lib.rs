@@ -57,6 +57,7 @@ pub use node::Kind;
 pub use open::{
     FilePool, INDEX_ANCHOR, format, most_in_record, open, open_bd_dax, open_dax, page_use,
 };
+pub use record::FoundValue;
 pub use recovery::{Recovery, Walked, reclaim, recover};
 
 /// Keeps the code of the README true.

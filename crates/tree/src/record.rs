@@ -1,8 +1,9 @@
 //! The records of byte strings: how they are read, and how a step makes one.
 
 use std::cmp::Ordering;
+use std::mem;
 
-use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Retries, fallible};
+use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Retries, SharedPair, fallible};
 use everleaf_pool::{
     Large, LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, RecordView, Step, Stop,
     StoredValue, copy_part, pair_header,
@@ -50,20 +51,70 @@ pub(crate) fn key_of_record<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<V
     Ok(key)
 }
 
-/// Calls `long` with the key of a record and its value, if they are in memory and the key is not in the record.
-fn lend_long<M: Medium, T>(
-    pool: &Pool<M>,
-    r: RecordRef,
-    long: impl FnOnce(&[u8], &[u8]) -> T,
-) -> Option<T> {
-    pool.lend(r, |key, value| (!key.is_empty()).then(|| long(key, value))).flatten()
+/// The key of a record and its value, if they are in memory and the key is not in the record.
+fn lend_long<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Option<SharedPair> {
+    pool.lend(r).filter(|pair| !pair.key().is_empty())
 }
 
 /// The order of the key of a record to another one.
 pub(crate) fn compare<M: Medium>(pool: &Pool<M>, r: RecordRef, other: &[u8]) -> Result<Ordering> {
-    match lend_long(pool, r, |key, _| key.cmp(other)) {
-        Some(order) => Ok(order),
+    match lend_long(pool, r) {
+        Some(pair) => Ok(pair.key().cmp(other)),
         None => read(pool, r, |record| pool.compare_key(record, 0, other)),
+    }
+}
+
+/// A value that was found: a copy in memory of its own, or one that others hold, too.
+#[derive(Debug, Default)]
+pub struct FoundValue {
+    own: Vec<u8>,
+    lent: Option<SharedPair>,
+}
+
+impl FoundValue {
+    /// A value of its own.
+    pub fn new(own: Vec<u8>) -> Self {
+        Self { own, lent: None }
+    }
+    /// The value.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.lent {
+            None => &self.own,
+            Some(pair) => pair.value(),
+        }
+    }
+    /// The list for a value of its own: it has no other from now on.
+    #[inline(always)]
+    pub fn own(&mut self) -> &mut Vec<u8> {
+        if self.lent.is_some() {
+            self.let_go();
+        }
+        &mut self.own
+    }
+    #[cold]
+    #[inline(never)]
+    fn let_go(&mut self) {
+        self.lent = None;
+    }
+    /// Holds another value.
+    #[inline]
+    pub(crate) fn lend(&mut self, pair: SharedPair) {
+        self.lent = Some(pair);
+    }
+    /// The value as a list. O(1), or O(bytes) for one that others hold, too.
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn take(&mut self) -> Result<Vec<u8>> {
+        if let Some(pair) = self.lent.take() {
+            copy_into(pair.value(), &mut self.own)?;
+        }
+        Ok(mem::take(&mut self.own))
+    }
+    /// Bytes of memory that are its own.
+    pub fn memory(&self) -> usize {
+        self.own.capacity()
     }
 }
 
@@ -94,8 +145,8 @@ pub(crate) fn value_in_memory<M: Medium>(
     value: &mut Vec<u8>,
 ) -> Result<bool> {
     let most = pool.geometry().page_bytes();
-    match pool.lend(r, |_, bytes| copy_short(bytes, most, value)) {
-        Some(copied) => copied,
+    match pool.lend(r) {
+        Some(pair) => copy_short(pair.value(), most, value),
         None => read(pool, r, |record| value_onto(pool, record, value)),
     }
 }
@@ -110,15 +161,17 @@ fn copy_short(bytes: &[u8], most: usize, value: &mut Vec<u8>) -> Result<bool> {
     }
 }
 
-/// Copies the value of a record into a list, or says what leads to it.
+/// Finds the value of a record, or says what leads to it.
 pub(crate) fn value_into<'p, M: Medium>(
     pool: &'p Pool<M>,
     r: RecordRef,
-    value: &mut Vec<u8>,
+    value: &mut FoundValue,
 ) -> Result<StoredValue<(), LargeValue<'p, M>>> {
-    if let Some(copied) = pool.lend(r, |_, bytes| copy_into(bytes, value)) {
-        return copied.map(StoredValue::Inline);
+    if let Some(pair) = pool.lend(r) {
+        value.lend(pair);
+        return Ok(StoredValue::Inline(()));
     }
+    let value = value.own();
     read(pool, r, |record| {
         if value_onto(pool, record, value)? {
             return Ok(StoredValue::Inline(()));
@@ -141,8 +194,8 @@ pub(crate) fn part_into<'p, M: Medium>(
     from: u64,
     buf: &mut [u8],
 ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
-    if let Some(n) = pool.lend(r, |_, bytes| copy_part(bytes, from, buf)) {
-        return Ok(StoredValue::Inline(n));
+    if let Some(pair) = pool.lend(r) {
+        return Ok(StoredValue::Inline(copy_part(pair.value(), from, buf)));
     }
     read(pool, r, |record| pool.find_part(record, from, buf))
 }
@@ -154,8 +207,8 @@ pub(crate) fn value_bytes<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<u64
 
 /// Copies the key of a record into a list, which is cleared before.
 pub(crate) fn key_into<M: Medium>(pool: &Pool<M>, r: RecordRef, key: &mut Vec<u8>) -> Result<()> {
-    if let Some(copied) = lend_long(pool, r, |bytes, _| copy_into(bytes, key)) {
-        return copied;
+    if let Some(pair) = lend_long(pool, r) {
+        return copy_into(pair.key(), key);
     }
     read(pool, r, |record| {
         key.clear();
@@ -172,9 +225,9 @@ pub(crate) fn pair_into<M: Medium>(
     value: &mut Vec<u8>,
 ) -> Result<bool> {
     let most = pool.geometry().page_bytes();
-    let both = |k: &[u8], v: &[u8]| copy_into(k, key).and_then(|()| copy_short(v, most, value));
-    if let Some(copied) = lend_long(pool, r, both) {
-        return copied;
+    if let Some(pair) = lend_long(pool, r) {
+        copy_into(pair.key(), key)?;
+        return copy_short(pair.value(), most, value);
     }
     read(pool, r, |record| {
         key.clear();

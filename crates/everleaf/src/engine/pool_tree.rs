@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use everleaf_file::is_want_of_room;
 use everleaf_pmem::Geometry;
+use everleaf_tree::FoundValue;
 use everleaf_tree::blink::{Condition, Cursor, End, Step, Swap};
 
 use super::admission::Store;
@@ -119,6 +120,12 @@ impl PoolTree {
 
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         on_medium!(self, on => on.read(|tree| tree.get_into(key, value)))
+    }
+
+    /// As [`get_into`](Self::get_into), but a value that is large and in memory is not copied.
+    #[inline]
+    pub fn find_value(&self, key: &[u8], value: &mut FoundValue) -> Result<bool> {
+        on_medium!(self, on => on.read(|tree| tree.find_value(key, value)))
     }
 
     pub fn contains(&self, key: &[u8]) -> Result<bool> {

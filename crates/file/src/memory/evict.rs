@@ -15,13 +15,14 @@ use std::sync::TryLockError;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 
 use everleaf_pmem::error::Result;
-use everleaf_pmem::fallible::{self, taken};
 use everleaf_pmem::latch::LatchGuard;
 use everleaf_pmem::page::{Page, PageNo};
+use everleaf_pmem::shared::SharedPair;
 
 use crate::epochs::barrier::POISONED;
 use crate::epochs::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::inner::Inner;
+use crate::memory::values::memory_of;
 
 /// Pages that the hand looks at in one go, at most, so that who fetches a page does not wait long.
 const MOST_LOOKS: u64 = 2048;
@@ -150,13 +151,13 @@ impl Inner {
     }
 
     /// A copy of a long key and the value behind it, to be kept in memory; none if there is no room for them.
-    pub(crate) fn copy_value(&self, [key, value]: [&[u8]; 2]) -> Option<Box<[u8]>> {
+    pub(crate) fn copy_value(&self, [key, value]: [&[u8]; 2]) -> Option<SharedPair> {
         let residents = &self.residents;
         let bytes = key.len() + value.len();
         if !residents.values.takes(bytes as u64) {
             return None;
         }
-        let more = taken(bytes);
+        let more = memory_of(bytes);
         self.evict();
         if let over @ 1.. = residents.values.over(more) {
             let goal = residents.values.bytes().saturating_sub(over);
@@ -165,10 +166,7 @@ impl Inner {
         if residents.is_tight(more) || residents.values.over(more) > 0 {
             return None;
         }
-        let mut copy = fallible::list(bytes, "a large value in memory").ok()?;
-        copy.extend_from_slice(key);
-        copy.extend_from_slice(value);
-        Some(copy.into_boxed_slice())
+        SharedPair::copy(key, value)
     }
 
     /// Evicts pages until they take no more than they may, or none that nobody uses is left that can leave.

@@ -14,6 +14,9 @@
 //! read is taken only if nothing was removed since. A writer puts its value in before a leaf names the record.
 //! Whoever is lent a value has its name from a leaf that may have changed, so the answer counts only if the
 //! leaf is validated after it, as anything else that was read by its words.
+//!
+//! *A value is lent, not copied.* Readers hold it together with the cache, so it may leave the cache while they read.
+//! Nobody waits for who reads a long one.
 
 use std::mem;
 use std::sync::Mutex;
@@ -21,35 +24,45 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use everleaf_pmem::fallible::{self, taken};
 use everleaf_pmem::page::{LINE_BYTES, prefetch};
+use everleaf_pmem::shared::{PAIRS_AHEAD, SharedPair};
 use everleaf_pmem::sync::lock_plain as lock;
 
 /// In parts, so that threads seldom meet at a lock.
 const SHARDS: usize = 16;
 /// Slots of a shard when its first value comes.
 const SLOTS_FIRST: usize = 8;
-/// Longer values are read from the disk each time: others would wait for who copies one.
+/// Longer values are read from the disk each time: a copy to stay would cost as much again.
 const LONGEST: u64 = 4 << 20;
 /// No value takes a greater part of the memory than this.
 const PART_MOST: u64 = 16;
 /// The processor is asked for so many lines of a value ahead: it goes on by itself.
-const LINES_AHEAD: usize = 16;
+const LINES_AHEAD: usize = 8;
 /// What memory here is for.
 const WHAT: &str = "large values in memory";
 
 /// A value in memory, behind its key if that is long; none if `name` is 0, which no record has.
 #[derive(Debug, Default)]
 struct Slot {
-    bytes: Box<[u8]>,
+    pair: Option<SharedPair>,
     name: u64,
-    key_bytes: u32,
     /// Whether somebody has read it since the hand was here.
     is_hot: bool,
 }
 
 impl Slot {
     fn memory(&self) -> u64 {
-        taken(self.bytes.len())
+        self.pair.as_ref().map_or(0, |pair| memory_of(pair.len()))
     }
+}
+
+/// The lines of a pair that the processor is asked for.
+fn lines_of(pair: &SharedPair) -> usize {
+    pair.memory().div_ceil(LINE_BYTES).min(LINES_AHEAD)
+}
+
+/// What so many bytes of a key and a value take.
+pub(crate) fn memory_of(bytes: usize) -> u64 {
+    taken(size_of::<usize>() + bytes)
 }
 
 /// A table with open addressing: as many slots as a power of two, at most three quarters of them taken.
@@ -174,33 +187,41 @@ impl ValueCache {
         &self.shards[hash(name) >> 24 & (SHARDS - 1)].0
     }
 
-    /// Lends a long key and the value of a record, if they are here. The shard is locked meanwhile.
+    /// A long key and the value of a record, if they are here. Whoever has them keeps them for as long as it likes,
+    /// whatever becomes of the record.
     #[inline]
-    pub fn lend(&self, name: u64, read: &mut dyn FnMut(&[u8], &[u8])) -> bool {
+    pub fn lend(&self, name: u64) -> Option<SharedPair> {
         let mut table = lock(self.shard(name));
-        let Ok(at) = table.find(name) else { return false };
+        let at = table.find(name).ok()?;
         let slot = &mut table.slots[at];
         slot.is_hot = true;
-        let (key, value) = slot.bytes.split_at(slot.key_bytes as usize);
-        read(key, value);
-        true
+        slot.pair.clone()
     }
 
-    /// Asks the processor for where the search for a record's value begins, for somebody who will ask for the
-    /// [value](Self::prefetch) next, and be [lent](Self::lend) it then.
-    pub fn prefetch_slot(&self, name: u64) {
-        let table = lock(self.shard(name));
-        let home = hash(name) & table.slots.len().wrapping_sub(1);
-        prefetch(table.slots.as_ptr().wrapping_add(home).cast());
+    /// Asks the processor for where the search for the values of some records begins, for somebody who will ask for the
+    /// [values](Self::prefetch) next, and be [lent](Self::lend) them then.
+    pub fn prefetch_slots(&self, names: &[u64; PAIRS_AHEAD]) {
+        for name in names {
+            let table = lock(self.shard(*name));
+            let home = hash(*name) & table.slots.len().wrapping_sub(1);
+            prefetch(table.slots.as_ptr().wrapping_add(home).cast());
+        }
     }
 
-    /// Asks the processor for the first bytes of the value of a record, if it is here.
-    pub fn prefetch(&self, name: u64) {
-        let table = lock(self.shard(name));
-        let Ok(at) = table.find(name) else { return };
-        let bytes = &table.slots[at].bytes;
-        for line in bytes.chunks(LINE_BYTES).take(LINES_AHEAD) {
-            prefetch(line.as_ptr());
+    /// Asks the processor for the first bytes of the values of some records, of those that are here.
+    ///
+    /// All at once, when no lock is in between: each is in another page of the system, whose place the processor has to
+    /// look up, and it looks up several at a time.
+    pub fn prefetch(&self, names: &[u64; PAIRS_AHEAD]) {
+        let places = names.map(|name| {
+            let table = lock(self.shard(name));
+            let pair = table.slots.get(table.find(name).ok()?)?.pair.as_ref()?;
+            Some((pair.place(), lines_of(pair)))
+        });
+        for line in 0..LINES_AHEAD {
+            for (place, _) in places.iter().flatten().filter(|(_, lines)| line < *lines) {
+                prefetch(place.wrapping_add(line * LINE_BYTES));
+            }
         }
     }
 
@@ -210,14 +231,11 @@ impl ValueCache {
         lock(self.shard(name)).removals
     }
 
-    /// Keeps what belongs to a record: a long key of so many bytes, and the value. A reader's is kept only if
+    /// Keeps what belongs to a record: a long key, and the value. A reader's is kept only if
     /// no record may have been freed since its ticket was drawn.
-    pub fn keep(&self, name: u64, ticket: Option<u64>, key_bytes: usize, bytes: Box<[u8]>) {
-        debug_assert!(
-            name != 0 && key_bytes <= bytes.len(),
-            "the key of a record, before its value"
-        );
-        let slot = Slot { bytes, name, key_bytes: key_bytes as u32, is_hot: false };
+    pub fn keep(&self, name: u64, ticket: Option<u64>, pair: SharedPair) {
+        debug_assert!(name != 0, "no record has this name");
+        let slot = Slot { pair: Some(pair), name, is_hot: false };
         let mut table = lock(self.shard(name));
         if ticket.is_some_and(|ticket| ticket != table.removals) {
             return;
@@ -302,14 +320,11 @@ mod tests {
     }
 
     fn keep(cache: &ValueCache, name: u64, ticket: Option<u64>, [key, value]: [&[u8]; 2]) {
-        cache.keep(name, ticket, key.len(), [key, value].concat().into_boxed_slice());
+        cache.keep(name, ticket, SharedPair::copy(key, value).expect("memory"));
     }
 
     fn found(cache: &ValueCache, name: u64) -> Option<[Vec<u8>; 2]> {
-        let mut out = None;
-        let lent = cache.lend(name, &mut |key, value| out = Some([key.to_vec(), value.to_vec()]));
-        assert_eq!(lent, out.is_some());
-        out
+        cache.lend(name).map(|pair| [pair.key().to_vec(), pair.value().to_vec()])
     }
 
     fn pair(key: &[u8], value: &[u8]) -> Option<[Vec<u8>; 2]> {
@@ -369,7 +384,7 @@ mod tests {
             }
         }
         let lent = |name: &u64| {
-            found(&cache, *name).map_or(0, |[key, value]| taken(key.len() + value.len()))
+            found(&cache, *name).map_or(0, |[key, value]| memory_of(key.len() + value.len()))
         };
         let values: u64 = model.keys().map(lent).sum();
         let tables = |shard: &Shard| taken(lock(&shard.0).slots.len() * size_of::<Slot>());
@@ -392,7 +407,7 @@ mod tests {
         let stayed = (1..=100).filter(|name| found(&cache, *name).is_some()).count();
         assert!(stayed >= 95, "{stayed} of 100");
         assert!((101..=1000).all(|name| found(&cache, name).is_none()));
-        assert_eq!(full - cache.bytes(), (1000 - stayed as u64) * taken(100));
+        assert_eq!(full - cache.bytes(), (1000 - stayed as u64) * memory_of(100));
     }
 
     #[test]

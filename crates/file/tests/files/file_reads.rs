@@ -91,7 +91,7 @@ fn while_all_pages_stay_large_values_take_the_memory_that_is_left_and_no_more() 
     let mut kept = 0;
     for name in 1..=100 {
         if let Some(copy) = toy.file.value_copy([b"", &[1; 60_000]]) {
-            toy.file.value_keep(name, None, 0, copy);
+            toy.file.value_keep(name, None, copy);
             kept += 1;
         }
     }

@@ -79,6 +79,9 @@ where
         }
         let before = match entry.map(|entry| K::found(pool, entry)).transpose() {
             Ok(None) => Before::Absent,
+            Ok(Some(StoredValue::Inline(value))) if !self.keeper.takes(K::weight(&value)) => {
+                Before::TooLarge
+            }
             Ok(Some(StoredValue::Inline(value))) => Before::Value(value),
             Ok(Some(StoredValue::External(far))) if !self.keeper.takes(K::far_weight(&far)) => {
                 Before::TooLarge

@@ -21,11 +21,11 @@
 use std::mem;
 use std::ops::Bound;
 
-use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Version, fallible};
+use everleaf_pmem::{Error, Medium, PAIRS_AHEAD, Page, PageNo, Result, Version, fallible};
 
 use crate::blink::descend::Blink;
 use crate::node::{Kind, NodeAt, NodeCopies, damaged};
-use crate::record::one_entry;
+use crate::record::{FoundValue, one_entry};
 use crate::slotted::{LeafCopy, Went};
 
 /// Where a cursor is, as seen from its key.
@@ -42,8 +42,10 @@ pub(super) enum Side {
     After,
 }
 
-/// So many pairs ahead the processor is asked for a value, and for the place where its search begins.
-const AHEAD: [isize; 2] = [2, 4];
+/// Values are asked for so many pairs ahead: a group, and behind it another one, whose places have to be known first.
+const NEXT: isize = 2;
+/// No record has this name.
+const NO_RECORD: u64 = 0;
 
 /// A direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +70,7 @@ pub struct Cursor {
     damaged: isize,
     pub(super) spot: Option<Spot>,
     pub(super) key: Vec<u8>,
-    pub(super) value: Vec<u8>,
+    pub(super) value: FoundValue,
     /// Whether `value` is the value.
     pub(super) has_value: bool,
     /// Whether values are not copied.
@@ -131,10 +133,13 @@ impl Cursor {
         self
     }
 
-    /// Bytes of memory that it keeps for keys, values and a leaf.
+    /// Bytes of memory that it keeps for keys, values and a leaf. A value that was lent is none of them: it is the
+    /// pool's.
     pub fn memory(&self) -> usize {
-        let lists = [&self.key, &self.value, &self.next_key, &self.bound];
-        self.copy.memory() + lists.iter().map(|list| list.capacity()).sum::<usize>()
+        let lists = [&self.key, &self.next_key, &self.bound];
+        self.copy.memory()
+            + self.value.memory()
+            + lists.iter().map(|list| list.capacity()).sum::<usize>()
     }
 
     /// Which keys lie above its place, as far as it knows, or below it.
@@ -161,8 +166,9 @@ impl Cursor {
     /// [`Error::NoMemory`].
     pub fn forget_copy(&mut self) -> Result<()> {
         if self.lent {
-            self.value.clear();
-            fallible::append(&mut self.value, self.copy.value(), "the value of a cursor")?;
+            let value = self.value.own();
+            value.clear();
+            fallible::append(value, self.copy.value(), "the value of a cursor")?;
             self.settle()?;
             self.has_value = true;
         }
@@ -190,7 +196,7 @@ impl Cursor {
     /// [`Error::NoMemory`].
     pub fn go_to_pair(&mut self, key: &[u8], value: Vec<u8>) -> Result<()> {
         self.place(Side::At, key)?;
-        (self.value, self.has_value) = (value, true);
+        (self.value, self.has_value) = (FoundValue::new(value), true);
         Ok(())
     }
 
@@ -222,14 +228,18 @@ impl Cursor {
     /// [`Error::NoMemory`].
     pub fn set_value(&mut self, value: Vec<u8>) -> Result<()> {
         self.settle()?;
-        (self.value, self.has_value) = (value, true);
+        (self.value, self.has_value) = (FoundValue::new(value), true);
         Ok(())
     }
 
-    /// Takes the value of the pair that the cursor is at, if the cursor has it.
-    pub fn take_value(&mut self) -> Option<Vec<u8>> {
+    /// Takes the value of the pair that the cursor is at, if the cursor has it. O(1), or O(bytes) for one that stays in
+    /// memory besides.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn take_value(&mut self) -> Result<Option<Vec<u8>>> {
         let has_own = !self.lent && mem::take(&mut self.has_value) && self.is_at_pair();
-        has_own.then(|| mem::take(&mut self.value))
+        has_own.then(|| self.value.take()).transpose()
     }
 
     /// The key of the pair that the cursor is at.
@@ -247,7 +257,7 @@ impl Cursor {
         if self.lent {
             return Some(self.copy.value());
         }
-        (self.has_value && self.is_at_pair()).then_some(&self.value)
+        (self.has_value && self.is_at_pair()).then(|| self.value.bytes())
     }
 
     /// Key and value of that pair, if the cursor has both already.
@@ -277,14 +287,22 @@ impl Cursor {
     }
 
     /// The value at a position of the copy is read from its record. If it is the one beside that of the last time, those
-    /// in this direction will be wanted, too: these are the records of one near and of one farther on.
-    pub(super) fn records_ahead(&mut self, pos: usize) -> [Option<u64>; 2] {
+    /// in this direction will be wanted, too: these are the records of the next ones, and of those behind them.
+    #[inline]
+    pub(super) fn records_ahead(&mut self, pos: usize) -> Option<[[u64; PAIRS_AHEAD]; 2]> {
         let last = mem::replace(&mut self.read_at, pos);
+        if !pos.is_multiple_of(PAIRS_AHEAD) {
+            return None;
+        }
         let step = match pos.wrapping_sub(last) as isize {
             step @ (1 | -1) => step,
-            _ => return [None; 2],
+            // The next leaf, most likely.
+            _ if pos == 0 => 1,
+            _ => return None,
         };
-        AHEAD.map(|ahead| self.copy.record_at(pos.wrapping_add_signed(step * ahead)))
+        let at = |ahead: isize| self.copy.record_at(pos.wrapping_add_signed(step * ahead));
+        let group = |from| std::array::from_fn(|i| at(from + i as isize).unwrap_or(NO_RECORD));
+        Some([group(NEXT), group(NEXT + PAIRS_AHEAD as isize)])
     }
 
     /// Keeps the key in a list of its own: the copy is about to be another one.
@@ -364,7 +382,7 @@ impl Cursor {
     pub fn clear(&mut self) {
         self.put(Side::Nowhere);
         self.key.clear();
-        self.value.clear();
+        self.value.own().clear();
     }
 
     #[inline]
@@ -425,7 +443,7 @@ impl Cursor {
             return Ok(false);
         }
         self.has_value = false;
-        K::pair_into(&tree.pool, at.shape(), entry, &mut self.next_key, &mut self.value)
+        K::pair_into(&tree.pool, at.shape(), entry, &mut self.next_key, self.value.own())
     }
 
     /// The entry was validated: the cursor is there.

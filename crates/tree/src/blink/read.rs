@@ -24,11 +24,14 @@
 //! writers changed direction meanwhile; ours validate the whole latch word, so they run beside one
 //! change at most, which commits by one store.
 
+use std::mem;
+
 use everleaf_pmem::{Error, Latch, Medium, Result, Retries, Version};
 use everleaf_pool::StoredValue;
 
 use crate::blink::descend::{Blink, FoundNode, Reading, Seek};
 use crate::node::{KeyOf, Kind, NodeAt, NodeCopies, ValueOf};
+use crate::record::FoundValue;
 use crate::slots::Slot;
 use crate::slots::racing::Racing;
 
@@ -200,6 +203,18 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     /// I/O errors, Corrupt, NoMemory; the list holds anything then.
     #[inline]
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let mut found = FoundValue::new(mem::take(value));
+        let is_there = self.find_value(key, &mut found)?;
+        *value = found.take()?;
+        Ok(is_there)
+    }
+
+    /// Finds the value of a key, as [`get_into`](Self::get_into): one that is large and in memory is not copied.
+    ///
+    /// # Errors
+    /// As [`get_into`](Self::get_into).
+    #[inline]
+    pub fn find_value(&self, key: &[u8], value: &mut FoundValue) -> Result<bool> {
         let found = self.read_leaf(
             Seek::At(key),
             |at| {
@@ -210,11 +225,11 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
         )?;
         match found {
             None => {
-                value.clear();
+                value.own().clear();
                 Ok(false)
             }
             Some(StoredValue::Inline(())) => Ok(true),
-            Some(StoredValue::External(far)) => K::read_into(&far, value).map(|()| true),
+            Some(StoredValue::External(far)) => K::read_into(&far, value.own()).map(|()| true),
         }
     }
 

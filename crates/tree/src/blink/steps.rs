@@ -126,7 +126,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             return Ok(true);
         }
         if !cursor.has_all() && cursor.is_at_pair() {
-            cursor.has_value = self.get_into(&cursor.key, &mut cursor.value)?;
+            cursor.has_value = self.find_value(&cursor.key, &mut cursor.value)?;
             if !cursor.has_value
                 && let Some(spot) = cursor.spot
             {
@@ -147,11 +147,9 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     /// whether it did; otherwise the cursor goes on with its key.
     fn cursor_far_value(&self, cursor: &mut Cursor) -> Result<bool> {
         let (Some(record), Some(spot)) = (cursor.record(), cursor.spot) else { return Ok(false) };
-        let [near, farther] = cursor.records_ahead(spot.pos);
-        for (record, is_next) in [(near, true), (farther, false)] {
-            if let Some(record) = record {
-                self.pool.prefetch_value(RecordRef::from_bits(record), is_next);
-            }
+        if let Some([next, behind]) = cursor.records_ahead(spot.pos) {
+            self.pool.prefetch_values(&next, true);
+            self.pool.prefetch_values(&behind, false);
         }
         let page = self.medium().page(spot.page)?;
         let found = value_into(&self.pool, RecordRef::from_bits(record), &mut cursor.value);
@@ -160,7 +158,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             return Ok(false);
         }
         if let StoredValue::External(far) = found? {
-            far.read_into(&mut cursor.value)?;
+            far.read_into(cursor.value.own())?;
         }
         cursor.has_value = true;
         Ok(true)

@@ -40,6 +40,7 @@ use std::ops::Range;
 use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Result};
 use everleaf_pool::{Large, Pool, RecordRef, Step, Stop, StoredValue};
 
+use crate::record::FoundValue;
 use crate::slots::Slot;
 use crate::slotted::LeafCopy;
 
@@ -310,8 +311,7 @@ pub trait NodeCopies: NodeKeys<Key = [u8], Owned = Vec<u8>> + NodeValues<Value =
         Ok(false)
     }
 
-    /// Copies the value of an entry of a leaf into a list, which is cleared before, or says what leads to
-    /// it.
+    /// Finds the value of an entry of a leaf: a copy, or what others hold, too; or says what leads to it.
     ///
     /// # Errors
     /// As [`key_into`](Self::key_into).
@@ -319,7 +319,7 @@ pub trait NodeCopies: NodeKeys<Key = [u8], Owned = Vec<u8>> + NodeValues<Value =
         pool: &'p Pool<M>,
         shape: Shape,
         entry: Self::Entry<'_>,
-        value: &mut Vec<u8>,
+        value: &mut FoundValue,
     ) -> Result<StoredValue<(), Self::Far<'p, M>>>;
 
     /// Reads a value that lies elsewhere into a list, which is cleared before. The caller holds no latch.

@@ -15,7 +15,7 @@ use crate::node::{
     NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams, NodeValues, NodeView,
     NodeWrites, PutPoint, Rank, RightBounds, Run, Shape, Siblings, UnderLog, damaged, sibling,
 };
-use crate::record::{self, PendingRecord};
+use crate::record::{self, FoundValue, PendingRecord};
 use crate::slots::notes::{self, ImageNote};
 use crate::slots::{
     Image, Inspect, KeyBounds, KeyOrder, KeySplits, Keys, Layout, Probe, Slot, SplitBounds,
@@ -206,7 +206,7 @@ impl<L: Layout, P: Probe> NodeCopies for (L, P, Strings) {
         pool: &'p Pool<M>,
         shape: Shape,
         slot: Slot,
-        value: &mut Vec<u8>,
+        value: &mut FoundValue,
     ) -> Result<StoredValue<(), LargeValue<'p, M>>> {
         record::value_into(pool, of::<Self>(shape, slot), value)
     }

@@ -14,7 +14,7 @@ use crate::node::{
     NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams, NodeValues, NodeWrites, PutPoint,
     Rank, Shape, Siblings, UnderLog, damaged,
 };
-use crate::record::{self, PendingRecord, check_limits, key_of_record, read};
+use crate::record::{self, FoundValue, PendingRecord, check_limits, key_of_record, read};
 use crate::slots::Slot;
 use crate::slotted::copy::LeafCopy;
 use crate::slotted::{
@@ -173,12 +173,19 @@ impl NodeValues for Slotted {
     }
 }
 
+/// Values in memory of so many bytes are copied while their leaf stands still. Longer ones wait until it is left alone.
+const SHORT_BYTES: usize = 64 << 10;
+
 #[cold]
 fn found_in_record<M: Medium>(
     pool: &Pool<M>,
     record: u64,
 ) -> Result<StoredValue<Vec<u8>, LargeValue<'_, M>>> {
-    read(pool, RecordRef::from_bits(record), |record| pool.find_value(record))
+    let record = RecordRef::from_bits(record);
+    match pool.lend(record).filter(|pair| pair.value().len() <= SHORT_BYTES) {
+        Some(pair) => fallible::copy(pair.value(), "a large value").map(StoredValue::Inline),
+        None => read(pool, record, |record| pool.find_value(record)),
+    }
 }
 
 /// The order of a key that a record holds to another one.
@@ -264,11 +271,12 @@ impl NodeCopies for Slotted {
         pool: &'p Pool<M>,
         _: Shape,
         entry: EntryAt<'_>,
-        value: &mut Vec<u8>,
+        value: &mut FoundValue,
     ) -> Result<StoredValue<(), LargeValue<'p, M>>> {
         if let Some(bits) = entry.view.reference_of(&entry.parts) {
             return record::value_into(pool, RecordRef::from_bits(bits), value);
         }
+        let value = value.own();
         value.clear();
         entry.view.value_onto(&entry.parts, value)?;
         Ok(StoredValue::Inline(()))

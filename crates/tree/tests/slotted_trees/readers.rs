@@ -2,6 +2,7 @@
 //! found, whatever happens between the pages that a reader asks for.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Bound::{Included, Unbounded};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -225,17 +226,18 @@ fn a_cursor_asks_for_values_ahead_in_its_direction() {
             assert!(matches!(step, Ok(Step::Pair)));
             assert!(tree.cursor_value(cursor).expect("in memory"));
         }
-        medium.take_ahead()
+        let mut ahead = medium.take_ahead();
+        ahead.retain(|record| *record != 0);
+        ahead
     };
     assert!(matches!(tree.cursor_first(&mut cursor), Ok(Step::Pair)));
     let up = walk(&mut cursor, true, 57);
-    // The first step copies the leaf, and the second one has a direction; two before the end there is none ahead.
-    assert!((50..=57).contains(&up.len()), "{}", up.len());
-    assert!(up.iter().is_sorted_by(|a, b| a != b), "none twice in a row");
-    let mut down = walk(&mut cursor, false, 57);
-    down.reverse();
-    let common = up.iter().filter(|record| down.contains(record)).count();
-    assert!(common >= 50 && down.len() <= 57, "{common} of {}", down.len());
+    // All but the first ones: the first step copies the leaf, the second one has a direction.
+    let all = BTreeSet::from_iter(&up);
+    assert!((50..60).contains(&up.len()) && all.len() == up.len(), "{} of {}", all.len(), up.len());
+    let down = walk(&mut cursor, false, 57);
+    let common = down.iter().filter(|record| all.contains(record)).count();
+    assert!(common >= 46 && down.len() < 60, "{common} of {}", down.len());
     // Who looks at keys alone, or here and there, asks for nothing.
     for _ in 0..20 {
         assert!(matches!(tree.cursor_next(&mut cursor), Ok(Step::Pair)));

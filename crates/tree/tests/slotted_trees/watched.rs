@@ -123,18 +123,16 @@ pub fn open(io: &SimIo, page_bytes: u32) -> Tree {
             adopt: |m: &Watched, op, first, pages| m.file.extent_adopt(op, first, pages),
             forget: |m: &Watched, op, first, pages| m.file.extent_forget(op, first, pages),
             kept: Some(KeptExtents {
-                lend: |m: &Watched, name, read| m.file.value_lend(name, read),
-                prefetch: |m: &Watched, name, is_next| {
-                    if is_next {
-                        m.ahead.lock().expect("no panic").push(name);
+                lend: |m: &Watched, name| m.file.value_lend(name),
+                prefetch: |m: &Watched, names, are_next| {
+                    if are_next {
+                        m.ahead.lock().expect("no panic").extend(names);
                     }
-                    m.file.value_prefetch(name, is_next);
+                    m.file.value_prefetch(names, are_next);
                 },
                 ticket: |m: &Watched, name| m.file.value_ticket(name),
                 copy: |m: &Watched, parts| m.file.value_copy(parts),
-                keep: |m: &Watched, name, ticket, key_bytes, bytes| {
-                    m.file.value_keep(name, ticket, key_bytes, bytes);
-                },
+                keep: |m: &Watched, name, ticket, pair| m.file.value_keep(name, ticket, pair),
                 forget: |m: &Watched, name| m.file.value_forget(name),
             }),
             most: everleaf_tree::most_in_record,

@@ -86,13 +86,11 @@ fn open<M: Door, T: Map<M>>(io: Arc<dyn Io>) -> Result<Open<M, T>> {
             adopt: |m: &M, op, first, pages| m.adopt(op, first, pages),
             forget: |m: &M, op, first, pages| m.forget(op, first, pages),
             kept: Some(KeptExtents {
-                lend: |m: &M, name, read| m.file().value_lend(name, read),
+                lend: |m: &M, name| m.file().value_lend(name),
                 prefetch: |_, _, _| {},
                 ticket: |m: &M, name| m.file().value_ticket(name),
                 copy: |m: &M, parts| m.file().value_copy(parts),
-                keep: |m: &M, name, ticket, key_bytes, bytes| {
-                    m.file().value_keep(name, ticket, key_bytes, bytes);
-                },
+                keep: |m: &M, name, ticket, pair| m.file().value_keep(name, ticket, pair),
                 forget: |m: &M, name| m.file().value_forget(name),
             }),
             most: everleaf_tree::most_in_record,
