@@ -7,7 +7,7 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Whoever reads one pair after the other asks the processor for so many at once.
 pub const PAIRS_AHEAD: usize = 4;
@@ -120,7 +120,7 @@ impl Drop for SharedPair {
     fn drop(&mut self) {
         // What this holder has read it has read before the last one frees it.
         if self.count().fetch_sub(1, Ordering::Release) == 1 {
-            fence(Ordering::Acquire);
+            self.count().load(Ordering::Acquire);
             if let Some(layout) = Self::layout(self.len()) {
                 // SAFETY: this was the last holder, and the memory was allocated with this layout.
                 unsafe { dealloc(self.holders.as_ptr().cast(), layout) }

@@ -108,7 +108,7 @@ impl<M: Medium> PartialEq for LargeValue<'_, M> {
 
 impl<M: Medium> Pool<M> {
     /// Compares a record's key, without its first `skip` bytes, with `other`. O(bytes / 8) in
-    /// memory; a long key of a large pair is read from its extents each time.
+    /// memory. A key that the record does not hold is read from its extents, unless it is in memory.
     ///
     /// # Errors
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt), also of a stale view; I/O errors.
@@ -122,9 +122,17 @@ impl<M: Medium> Pool<M> {
         if let Some(at) = lens.key_at {
             return Ok(record.compare(at + skip, other, lens.key_bytes.saturating_sub(skip)));
         }
+        if let Some(pair) = self.lent_key(record) {
+            return Ok(pair.key().get(skip..).unwrap_or_default().cmp(other));
+        }
         let mut key = Vec::new();
         self.key(record, &mut key)?;
         Ok(key.get(skip..).unwrap_or_default().cmp(other))
+    }
+
+    /// The key that a record does not hold, if it is in memory.
+    fn lent_key(&self, record: &RecordView<'_>) -> Option<SharedPair> {
+        self.lend(record.name()?).filter(|pair| !pair.key().is_empty())
     }
 
     /// Appends a record's key. O(bytes).
@@ -135,7 +143,10 @@ impl<M: Medium> Pool<M> {
         let lens = record.lens()?;
         match lens.key_at {
             Some(at) => record.copy(at, lens.key_bytes, out)?,
-            None => self.far_key_of(record, &lens, out)?,
+            None => match self.lent_key(record) {
+                Some(pair) => fallible::append(out, pair.key(), "a key")?,
+                None => self.far_key_of(record, &lens, out)?,
+            },
         }
         Ok(())
     }

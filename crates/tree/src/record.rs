@@ -51,17 +51,9 @@ pub(crate) fn key_of_record<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<V
     Ok(key)
 }
 
-/// The key of a record and its value, if they are in memory and the key is not in the record.
-fn lend_long<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Option<SharedPair> {
-    pool.lend(r).filter(|pair| !pair.key().is_empty())
-}
-
 /// The order of the key of a record to another one.
 pub(crate) fn compare<M: Medium>(pool: &Pool<M>, r: RecordRef, other: &[u8]) -> Result<Ordering> {
-    match lend_long(pool, r) {
-        Some(pair) => Ok(pair.key().cmp(other)),
-        None => read(pool, r, |record| pool.compare_key(record, 0, other)),
-    }
+    read(pool, r, |record| pool.compare_key(record, 0, other))
 }
 
 /// A value that was found: a copy in memory of its own, or one that others hold, too.
@@ -207,9 +199,6 @@ pub(crate) fn value_bytes<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<u64
 
 /// Copies the key of a record into a list, which is cleared before.
 pub(crate) fn key_into<M: Medium>(pool: &Pool<M>, r: RecordRef, key: &mut Vec<u8>) -> Result<()> {
-    if let Some(pair) = lend_long(pool, r) {
-        return copy_into(pair.key(), key);
-    }
     read(pool, r, |record| {
         key.clear();
         pool.key(record, key)
@@ -224,15 +213,15 @@ pub(crate) fn pair_into<M: Medium>(
     key: &mut Vec<u8>,
     value: &mut Vec<u8>,
 ) -> Result<bool> {
-    let most = pool.geometry().page_bytes();
-    if let Some(pair) = lend_long(pool, r) {
-        copy_into(pair.key(), key)?;
-        return copy_short(pair.value(), most, value);
-    }
     read(pool, r, |record| {
         key.clear();
         pool.key(record, key)?;
-        if_readable(value_onto(pool, record, value))
+        if record.lens()?.extents == 0 {
+            return if_readable(value_onto(pool, record, value));
+        }
+        value.clear();
+        let most = pool.geometry().page_bytes();
+        pool.lend(r).map_or(Ok(false), |pair| copy_short(pair.value(), most, value))
     })
 }
 

@@ -254,6 +254,45 @@ fn values_and_pages_share_the_memory() {
     assert!(before.bytes <= before.most_bytes, "{before:?}");
 }
 
+/// It is held together with the cache, which may let it go, and with its record, which may become another's.
+#[test]
+fn what_a_reader_is_shown_stays_whatever_becomes_of_its_pair() {
+    let db = on_disk(&Disk::new(SimIo::new(1)), 512 << 10);
+    let tree = db.tree("t").expect("room");
+    let put = |key: u64, round, len| tree.put(key.to_be_bytes(), value(key, round, len));
+    // Records are used again, and others push the value out of memory.
+    let churn = |round| {
+        assert!(tree.delete(7_u64.to_be_bytes()).is_ok());
+        for key in 8..300 {
+            put(key, round, 5000).expect("room");
+            if key % 20 == 0 {
+                db.sync().expect("no fault");
+            }
+        }
+        db.checkpoint().expect("no fault");
+        put(7, round, 3000).expect("room");
+    };
+    for (round, len) in [(1, 600), (2, 3000), (3, 20_000)] {
+        put(7, round, len).expect("room");
+        let shown = tree.get_with(7_u64.to_be_bytes(), |shown| {
+            churn(round + 10);
+            (round_of(7, shown), shown.len())
+        });
+        assert_eq!(shown.expect("sound"), Some((round, len)));
+        put(7, round, len).expect("room");
+        let mut cursor = tree.cursor();
+        assert!(cursor.seek(7_u64.to_be_bytes()).expect("sound"));
+        assert!(cursor.next().and_then(|_| cursor.prev()).expect("sound"), "by a copy of the leaf");
+        assert!(cursor.value().expect("sound").is_some());
+        churn(round + 20);
+        let (key, shown) = cursor.pair().expect("sound").expect("it has it");
+        assert_eq!((key, round_of(7, shown), shown.len()), (&7_u64.to_be_bytes()[..], round, len));
+        assert_eq!(tree.get(7_u64.to_be_bytes()).expect("sound"), Some(value(7, round + 20, 3000)));
+    }
+    let memory = db.stats().expect("sound").memory;
+    assert!(memory.value_evictions > 0, "{memory:?}");
+}
+
 /// Writers replace, remove and come back; readers see whole values of their keys, and never an older round than
 /// they have seen. Names of records and pages are used again and again, and memory holds a part of it.
 #[test]

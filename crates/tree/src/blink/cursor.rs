@@ -45,7 +45,7 @@ pub(super) enum Side {
 /// Values are asked for so many pairs ahead: a group, and behind it another one, whose places have to be known first.
 const NEXT: isize = 2;
 /// No record has this name.
-const NO_RECORD: u64 = 0;
+pub(super) const NO_RECORD: u64 = 0;
 
 /// A direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub struct Cursor {
     lent: bool,
     /// Whether only the key is, because a record has the value.
     far: bool,
-    /// The position in the copy of the last pair whose value was read from its record.
+    /// The position in the leaf of the last pair of which something was read from its record.
     read_at: usize,
     /// After so many steps the leaf is copied.
     pub(super) patience: u8,
@@ -286,12 +286,12 @@ impl Cursor {
         self.far.then(|| self.copy.record())
     }
 
-    /// The value at a position of the copy is read from its record. If it is the one beside that of the last time, those
+    /// Something at a position of the leaf is read from its record. If it is the one beside that of the last time, those
     /// in this direction will be wanted, too: these are the records of the next ones, and of those behind them.
     #[inline]
     pub(super) fn records_ahead(&mut self, pos: usize) -> Option<[[u64; PAIRS_AHEAD]; 2]> {
         let last = mem::replace(&mut self.read_at, pos);
-        if !pos.is_multiple_of(PAIRS_AHEAD) {
+        if !pos.is_multiple_of(PAIRS_AHEAD) || !self.copy.is_there() {
             return None;
         }
         let step = match pos.wrapping_sub(last) as isize {

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use everleaf_pmem::{Medium, Page, Result, Version};
 use everleaf_pool::{RecordRef, StoredValue};
 
-use crate::blink::cursor::{Cursor, Side, Spot, Step, Way, astray};
+use crate::blink::cursor::{Cursor, NO_RECORD, Side, Spot, Step, Way, astray};
 use crate::blink::descend::{Blink, FoundNode, Seek};
 use crate::blink::scan::borrow;
 use crate::node::{Kind, NodeAt, NodeCopies, sibling};
@@ -211,6 +211,11 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
             }
         }
         cursor.patience = cursor.patience.saturating_sub(1);
+        if let Some([next, _]) = cursor.records_ahead(spot.pos) {
+            // Keys that their leaf does not hold.
+            let records = next.iter().filter(|record| **record != NO_RECORD);
+            records.for_each(|record| self.pool.prefetch_record(RecordRef::from_bits(*record)));
+        }
         let copied = cursor.copy(self, at, spot.pos);
         if !page.latch().validate(spot.version) {
             return Ok(None);
