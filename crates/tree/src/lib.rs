@@ -53,11 +53,10 @@ pub use named::{
     FastFairF, FastFairS, FastLogging, SlottedTree, StringTree, VolatileCirc, VolatileStd,
 };
 pub use new_tree::after_undo;
-pub use node::Kind;
+pub use node::{FoundValue, Kind};
 pub use open::{
     FilePool, INDEX_ANCHOR, format, most_in_record, open, open_bd_dax, open_dax, page_use,
 };
-pub use record::FoundValue;
 pub use recovery::{Recovery, Walked, reclaim, recover};
 
 /// Keeps the code of the README true.

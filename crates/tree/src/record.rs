@@ -1,13 +1,14 @@
 //! The records of byte strings: how they are read, and how a step makes one.
 
 use std::cmp::Ordering;
-use std::mem;
 
-use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Retries, SharedPair, fallible};
+use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Retries, fallible};
 use everleaf_pool::{
     Large, LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, RecordView, Step, Stop,
     StoredValue, copy_part, pair_header,
 };
+
+use crate::node::FoundValue;
 
 /// Refuses a key or a value that no tree of byte strings takes.
 ///
@@ -54,60 +55,6 @@ pub(crate) fn key_of_record<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<V
 /// The order of the key of a record to another one.
 pub(crate) fn compare<M: Medium>(pool: &Pool<M>, r: RecordRef, other: &[u8]) -> Result<Ordering> {
     read(pool, r, |record| pool.compare_key(record, 0, other))
-}
-
-/// A value that was found: a copy in memory of its own, or one that others hold, too.
-#[derive(Debug, Default)]
-pub struct FoundValue {
-    own: Vec<u8>,
-    lent: Option<SharedPair>,
-}
-
-impl FoundValue {
-    /// A value of its own.
-    pub fn new(own: Vec<u8>) -> Self {
-        Self { own, lent: None }
-    }
-    /// The value.
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        match &self.lent {
-            None => &self.own,
-            Some(pair) => pair.value(),
-        }
-    }
-    /// The list for a value of its own: it has no other from now on.
-    #[inline(always)]
-    pub fn own(&mut self) -> &mut Vec<u8> {
-        if self.lent.is_some() {
-            self.let_go();
-        }
-        &mut self.own
-    }
-    #[cold]
-    #[inline(never)]
-    fn let_go(&mut self) {
-        self.lent = None;
-    }
-    /// Holds another value.
-    #[inline]
-    pub(crate) fn lend(&mut self, pair: SharedPair) {
-        self.lent = Some(pair);
-    }
-    /// The value as a list. O(1), or O(bytes) for one that others hold, too.
-    ///
-    /// # Errors
-    /// NoMemory.
-    pub fn take(&mut self) -> Result<Vec<u8>> {
-        if let Some(pair) = self.lent.take() {
-            copy_into(pair.value(), &mut self.own)?;
-        }
-        Ok(mem::take(&mut self.own))
-    }
-    /// Bytes of memory that are its own.
-    pub fn memory(&self) -> usize {
-        self.own.capacity()
-    }
 }
 
 /// Copies bytes into a list, which is cleared before.

@@ -24,8 +24,8 @@ use std::ops::Bound;
 use everleaf_pmem::{Error, Medium, PAIRS_AHEAD, Page, PageNo, Result, Version, fallible};
 
 use crate::blink::descend::Blink;
-use crate::node::{Kind, NodeAt, NodeCopies, damaged};
-use crate::record::{FoundValue, one_entry};
+use crate::node::{FoundValue, Kind, NodeAt, NodeCopies, damaged};
+use crate::record::one_entry;
 use crate::slotted::{LeafCopy, Went};
 
 /// Where a cursor is, as seen from its key.

@@ -30,8 +30,7 @@ use everleaf_pmem::{Error, Latch, Medium, Result, Retries, Version};
 use everleaf_pool::StoredValue;
 
 use crate::blink::descend::{Blink, FoundNode, Reading, Seek};
-use crate::node::{KeyOf, Kind, NodeAt, NodeCopies, ValueOf};
-use crate::record::FoundValue;
+use crate::node::{FoundValue, KeyOf, Kind, NodeAt, NodeCopies, ValueOf};
 use crate::slots::Slot;
 use crate::slots::racing::Racing;
 

@@ -35,12 +35,12 @@ mod header;
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
+use std::mem;
 use std::ops::Range;
 
-use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Result, SharedPair, fallible};
 use everleaf_pool::{Large, Pool, RecordRef, Step, Stop, StoredValue};
 
-use crate::record::FoundValue;
 use crate::slots::Slot;
 use crate::slotted::LeafCopy;
 
@@ -275,6 +275,61 @@ pub trait NodeValues: NodeKeys {
 
     /// The record that an entry refers to, if it refers to one.
     fn record(shape: Shape, entry: Self::Entry<'_>) -> Option<RecordRef>;
+}
+
+/// A value that was found: a copy in memory of its own, or one that others hold, too.
+#[derive(Debug, Default)]
+pub struct FoundValue {
+    own: Vec<u8>,
+    lent: Option<SharedPair>,
+}
+
+impl FoundValue {
+    /// A value of its own.
+    pub fn new(own: Vec<u8>) -> Self {
+        Self { own, lent: None }
+    }
+    /// The value.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.lent {
+            None => &self.own,
+            Some(pair) => pair.value(),
+        }
+    }
+    /// The list for a value of its own: it has no other from now on.
+    #[inline(always)]
+    pub fn own(&mut self) -> &mut Vec<u8> {
+        if self.lent.is_some() {
+            self.let_go();
+        }
+        &mut self.own
+    }
+    #[cold]
+    #[inline(never)]
+    fn let_go(&mut self) {
+        self.lent = None;
+    }
+    /// Holds another value.
+    #[inline]
+    pub(crate) fn lend(&mut self, pair: SharedPair) {
+        self.lent = Some(pair);
+    }
+    /// The value as a list. O(1), or O(bytes) for one that others hold, too.
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn take(&mut self) -> Result<Vec<u8>> {
+        if let Some(pair) = self.lent.take() {
+            self.own.clear();
+            fallible::append(&mut self.own, pair.value(), "a large value")?;
+        }
+        Ok(mem::take(&mut self.own))
+    }
+    /// Bytes of memory that are its own.
+    pub fn memory(&self) -> usize {
+        self.own.capacity()
+    }
 }
 
 /// How pairs of byte strings come out of a leaf without memory of their own.

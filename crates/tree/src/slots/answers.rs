@@ -11,11 +11,12 @@ use everleaf_pmem::{Change, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, 
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    Asking, EntryView, FLAG_BYTES, LOW_WORD, NodeAt, NodeBounds, NodeChecks, NodeCopies, NodeEvens,
-    NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams, NodeValues, NodeView,
-    NodeWrites, PutPoint, Rank, RightBounds, Run, Shape, Siblings, UnderLog, damaged, sibling,
+    Asking, EntryView, FLAG_BYTES, FoundValue, LOW_WORD, NodeAt, NodeBounds, NodeChecks,
+    NodeCopies, NodeEvens, NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams,
+    NodeValues, NodeView, NodeWrites, PutPoint, Rank, RightBounds, Run, Shape, Siblings, UnderLog,
+    damaged, sibling,
 };
-use crate::record::{self, FoundValue, PendingRecord};
+use crate::record::{self, PendingRecord};
 use crate::slots::notes::{self, ImageNote};
 use crate::slots::{
     Image, Inspect, KeyBounds, KeyOrder, KeySplits, Keys, Layout, Probe, Slot, SplitBounds,

@@ -10,11 +10,11 @@ use everleaf_pmem::{Change, Error, Geometry, LINE_BYTES, Medium, Page, PageNo, R
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    Asking, EntryView, MAX_LEVEL, NodeAt, NodeBounds, NodeChecks, NodeCopies, NodeEvens, NodeFills,
-    NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams, NodeValues, NodeWrites, PutPoint,
-    Rank, Shape, Siblings, UnderLog, damaged,
+    Asking, EntryView, FoundValue, MAX_LEVEL, NodeAt, NodeBounds, NodeChecks, NodeCopies,
+    NodeEvens, NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams, NodeValues,
+    NodeWrites, PutPoint, Rank, Shape, Siblings, UnderLog, damaged,
 };
-use crate::record::{self, FoundValue, PendingRecord, check_limits, key_of_record, read};
+use crate::record::{self, PendingRecord, check_limits, key_of_record, read};
 use crate::slots::Slot;
 use crate::slotted::copy::LeafCopy;
 use crate::slotted::{
