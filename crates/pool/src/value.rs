@@ -126,7 +126,7 @@ impl<M: Medium> Pool<M> {
             return Ok(pair.key().get(skip..).unwrap_or_default().cmp(other));
         }
         let mut key = Vec::new();
-        self.key(record, &mut key)?;
+        self.far_key_of(record, &lens, &mut key)?;
         Ok(key.get(skip..).unwrap_or_default().cmp(other))
     }
 
