@@ -668,25 +668,22 @@ impl NamedPages {
     /// NoMemory.
     pub fn add(&mut self, tree: &TreeReport) -> Result<()> {
         fallible::append(&mut self.records, &tree.records, CHECK)?;
-        tree.pages.iter().try_for_each(|no| self.name(*no, kind::NODE))?;
-        tree.log.iter().try_for_each(|no| self.name(*no, kind::LOG))?;
-        self.name(tree.anchor, kind::ANCHOR)
+        // Room for all at once: in whichever order a set has its pages, as often is asked for memory.
+        let most = tree.pages.iter().chain(&tree.log).copied().fold(tree.anchor, PageNo::max);
+        if let more @ 1.. = (most as usize + 1).saturating_sub(self.kinds.len()) {
+            fallible::more(&mut self.kinds, more, CHECK)?;
+            self.kinds.resize(most as usize + 1, kind::FREE);
+        }
+        tree.pages.iter().for_each(|no| self.kinds[*no as usize] = kind::NODE);
+        tree.log.iter().for_each(|no| self.kinds[*no as usize] = kind::LOG);
+        self.kinds[tree.anchor as usize] = kind::ANCHOR;
+        Ok(())
     }
 
     fn of(trees: &[TreeReport]) -> Result<Self> {
         let mut named = Self::default();
         trees.iter().try_for_each(|tree| named.add(tree))?;
         Ok(named)
-    }
-
-    fn name(&mut self, no: PageNo, kind: u8) -> Result<()> {
-        let no = no as usize;
-        if let more @ 1.. = (no + 1).saturating_sub(self.kinds.len()) {
-            fallible::more(&mut self.kinds, more, CHECK)?;
-            self.kinds.resize(no + 1, kind::FREE);
-        }
-        self.kinds[no] = kind;
-        Ok(())
     }
 
     /// Whether this is the anchor of one of the trees.
