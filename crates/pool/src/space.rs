@@ -290,7 +290,13 @@ impl FreeSpace {
     /// Returns the extents whose epoch is durable by now and that nobody reads, and says which. O(extents
     /// returned).
     pub fn settle(&self, durable: u64, pins: &Pins, mut release: impl FnMut(PageRun)) -> bool {
-        while let Some(run) = self.leave_limbo(durable, pins) {
+        let first = self.inner().limbo.front().map(|first| first.epoch);
+        // As a rule, since epochs are longer than writes: then nobody is asked who reads.
+        if first.is_none_or(|epoch| epoch > durable) {
+            return first.is_some();
+        }
+        let oldest = pins.oldest();
+        while let Some(run) = self.leave_limbo(durable, oldest) {
             // Unlocked, for it may wait; and before somebody else gets the numbers.
             release(run);
             self.inner().give_back(run, self.per_group);
@@ -299,16 +305,12 @@ impl FreeSpace {
     }
 
     /// Takes the first freed extent whose epoch is durable by now and that nobody reads.
-    fn leave_limbo(&self, durable: u64, pins: &Pins) -> Option<PageRun> {
-        let limbo = &mut self.inner().limbo;
-        if limbo.is_empty() {
-            return None;
-        }
-        let oldest = pins.oldest();
+    fn leave_limbo(&self, durable: u64, oldest: u64) -> Option<PageRun> {
         // Steps of neighbouring epochs may have queued out of order; the few behind wait.
         let may_return = |waiting: &Waiting| waiting.epoch <= durable && waiting.freed < oldest;
-        if limbo.front().is_some_and(may_return) { limbo.pop_front() } else { None }
-            .map(|waiting| waiting.run)
+        let limbo = &mut self.inner().limbo;
+        let may_return = limbo.front().is_some_and(may_return);
+        if may_return { limbo.pop_front() } else { None }.map(|waiting| waiting.run)
     }
 
     /// The groups up to `g` that have no map page on the medium yet, with their roles.

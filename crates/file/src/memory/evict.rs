@@ -124,7 +124,9 @@ impl Inner {
             if is_done() {
                 break;
             }
-            residents.values.sweep(values, &is_done);
+            if values > 0 {
+                residents.values.sweep(values, &is_done);
+            }
             let Some(page) = residents.next(&mut hand).and_then(|no| self.region.page(no)) else {
                 break;
             };
