@@ -4,7 +4,7 @@ use everleaf_file::{Dax, File};
 use everleaf_pmem::{Medium, PageNo};
 use everleaf_pool::{Pool, anchor};
 use everleaf_tree::blink::Blink;
-use everleaf_tree::node::{Kind, NodeCopies, NodeStreams};
+use everleaf_tree::node::{Kind, NodeBytes};
 use everleaf_tree::slots::Strings;
 use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::slotted::Slotted;
@@ -14,7 +14,7 @@ use crate::Result;
 /// A medium of the Db.
 pub(crate) trait DbMedium: Medium {
     /// The nodes of its trees.
-    type Nodes: Kind + NodeCopies + NodeStreams;
+    type Nodes: Kind + NodeBytes;
 
     /// The pool's identity.
     fn identity(&self) -> [u8; 16];

@@ -9,7 +9,7 @@ use everleaf_pool::{LargeWriter, Pool, StoredValue};
 
 use crate::blink::descend::Blink;
 use crate::blink::write::{Condition, Look, Old, Put, Unwanted, Wanted};
-use crate::node::{InputOf, KeyOf, Kind, NodeStreams, NodeValues, ValueOf};
+use crate::node::{InputOf, KeyOf, Kind, NodeBytes, NodeReads, ValueOf};
 
 /// What a key had before a write.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ impl<'k, O, B: ?Sized, V, F> Keeping<'k, O, B, V, F> {
     }
 }
 
-impl<'p, M, K, O, B> Old<'p, M, K> for Keeping<'_, O, B, ValueOf<K>, <K as NodeValues>::Far<'p, M>>
+impl<'p, M, K, O, B> Old<'p, M, K> for Keeping<'_, O, B, ValueOf<K>, <K as NodeReads>::Far<'p, M>>
 where
     M: Medium,
     K: Kind,
@@ -180,7 +180,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 }
 
-impl<M: Medium, K: Kind + NodeStreams> Blink<M, K> {
+impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// As [`set_large`](Self::set_large), for who keeps what it replaces.
     ///
     /// # Errors

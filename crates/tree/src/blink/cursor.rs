@@ -24,7 +24,7 @@ use std::ops::Bound;
 use everleaf_pmem::{Error, Medium, PAIRS_AHEAD, Page, PageNo, Result, Version, fallible};
 
 use crate::blink::descend::Blink;
-use crate::node::{FoundValue, Kind, NodeAt, NodeCopies, damaged};
+use crate::node::{FoundValue, Kind, NodeAt, NodeBytes, damaged};
 use crate::record::one_entry;
 use crate::slotted::{LeafCopy, Went};
 
@@ -431,7 +431,7 @@ impl Cursor {
 
     /// Copies an entry, into the next key. Says whether the value came with it.
     #[inline(always)]
-    pub(super) fn copy<M: Medium, K: Kind + NodeCopies>(
+    pub(super) fn copy<M: Medium, K: Kind + NodeBytes>(
         &mut self,
         tree: &Blink<M, K>,
         at: &NodeAt<'_, K>,

@@ -309,7 +309,7 @@ mod tests {
 
     use super::*;
     use crate::blink::Condition;
-    use crate::node::NodeStreams;
+    use crate::node::NodeBytes;
     use crate::slotted::Slotted;
     use crate::{FilePool, INDEX_ANCHOR, SlottedTree, StringTree};
 
@@ -339,8 +339,7 @@ mod tests {
     impl<M, K> Ends for Blink<M, K>
     where
         M: Medium,
-        K: Kind + NodeStreams + crate::node::NodeValues<Value = Vec<u8>>,
-        K: crate::node::NodeKeys<Owned = Vec<u8>>,
+        K: Kind + NodeBytes,
     {
         fn put(&self, n: u32) {
             self.set(&n.to_be_bytes(), b"value", Condition::Always).expect("space");

@@ -30,7 +30,7 @@ use everleaf_pmem::{Error, Latch, Medium, Result, Retries, Version};
 use everleaf_pool::StoredValue;
 
 use crate::blink::descend::{Blink, FoundNode, Reading, Seek};
-use crate::node::{FoundValue, KeyOf, Kind, NodeAt, NodeCopies, ValueOf};
+use crate::node::{FoundValue, KeyOf, Kind, NodeAt, NodeBytes, ValueOf};
 use crate::slots::Slot;
 use crate::slots::racing::Racing;
 
@@ -195,7 +195,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 }
 
-impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
+impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// Copies the value of a key into a list, which is cleared before. Says whether the key is there.
     ///
     /// # Errors

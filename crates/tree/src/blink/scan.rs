@@ -11,7 +11,7 @@ use everleaf_pmem::{Error, Medium, Result, fallible};
 use everleaf_pool::StoredValue;
 
 use crate::blink::descend::{Blink, Seek};
-use crate::node::{KeyOf, Kind, NodeAt, NodeValues, OwnedKeyOf, ValueOf, damaged, sibling};
+use crate::node::{KeyOf, Kind, NodeAt, NodeReads, OwnedKeyOf, ValueOf, damaged, sibling};
 use crate::record::one_entry;
 use crate::slots::racing::Racing;
 
@@ -48,7 +48,7 @@ enum Unfinished<O, F> {
 struct Gathered<'t, M: Medium, K: Kind> {
     entries: Vec<(OwnedKeyOf<K>, ValueOf<K>)>,
     /// With the number of entries of both kinds before it.
-    apart: Vec<(usize, Unfinished<OwnedKeyOf<K>, <K as NodeValues>::Far<'t, M>>)>,
+    apart: Vec<(usize, Unfinished<OwnedKeyOf<K>, <K as NodeReads>::Far<'t, M>>)>,
     next: Option<Bound<OwnedKeyOf<K>>>,
 }
 

@@ -10,7 +10,7 @@ use everleaf_pool::{RecordRef, StoredValue};
 use crate::blink::cursor::{Cursor, NO_RECORD, Side, Spot, Step, Way, astray};
 use crate::blink::descend::{Blink, FoundNode, Seek};
 use crate::blink::scan::borrow;
-use crate::node::{Kind, NodeAt, NodeCopies, sibling};
+use crate::node::{Kind, NodeAt, NodeBytes, sibling};
 use crate::record::{one_entry, value_into};
 
 /// After a leaf has changed under a cursor, so many steps go by single entries.
@@ -37,7 +37,7 @@ enum Landing {
 }
 
 /// Puts a cursor somewhere.
-impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
+impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// Puts a cursor at the smallest key. O(log n).
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
     }
 }
 
-impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
+impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// Reads the value of a pair in the copy of a leaf from its record, if the leaf is still as it was. Says
     /// whether it did; otherwise the cursor goes on with its key.
     fn cursor_far_value(&self, cursor: &mut Cursor) -> Result<bool> {
@@ -166,7 +166,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
 }
 
 /// Steps.
-impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
+impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// One step up, if the leaf is still as it was, and so is the way to its sibling.
     #[inline(always)]
     fn try_up(&self, cursor: &mut Cursor) -> Result<Option<Step>> {
@@ -458,7 +458,7 @@ impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
 }
 
 /// Questions of cursors to leaves.
-impl<M: Medium, K: Kind + NodeCopies> Blink<M, K> {
+impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// Whether the entry that a cursor has come to, going up or down, lies before the place of `limit`,
     /// although its pair cannot be read. If nobody knows any more, it does.
     ///

@@ -14,7 +14,7 @@ use everleaf_pool::{Pool, StoredValue};
 use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::Blink;
 use crate::blink::write::{Condition, Look, Old};
-use crate::node::{KeyOf, Kind, NodeStreams, NodeValues};
+use crate::node::{KeyOf, Kind, NodeBytes, NodeReads};
 
 /// How a compare-and-swap ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,10 +76,10 @@ impl<'e, F: PartialEq> Expected<'e, F> {
     }
 }
 
-impl<'p, M, K> Old<'p, M, K> for Expected<'_, <K as NodeValues>::Far<'p, M>>
+impl<'p, M, K> Old<'p, M, K> for Expected<'_, <K as NodeReads>::Far<'p, M>>
 where
     M: Medium,
-    K: Kind + NodeValues<Value = Vec<u8>>,
+    K: Kind + NodeReads<Value = Vec<u8>>,
 {
     type Value = ();
 
@@ -108,7 +108,7 @@ where
     }
 }
 
-impl<M: Medium, K: Kind + NodeStreams + NodeValues<Value = Vec<u8>>> Blink<M, K> {
+impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// Gives a key the value `new`, or removes it, if its value is `expected`; `None` is that the key is
     /// not there. One write, as [`put`](Self::put) and [`remove`](Self::remove) are.
     ///

@@ -135,7 +135,7 @@ mod tests {
 
     use super::*;
     use crate::blink::Condition;
-    use crate::node::NodeBounds;
+    use crate::node::NodeReads;
     use crate::slots::Strings;
     use crate::slots::{Circular, Sentinel};
     use crate::{INDEX_ANCHOR, StringTree};
@@ -159,9 +159,9 @@ mod tests {
             let walked = tree.walk(Seek::At(key), 0).expect("sound");
             let (FoundNode { node, .. }, held) = walked.expect("a leaf");
             let page = node.page();
-            let low = <K as NodeBounds>::low(tree.pool(), page).expect("sound");
+            let low = <K as NodeReads>::low(tree.pool(), page).expect("sound");
             let high =
-                sibling(page).map(|_| <K as NodeBounds>::high(tree.pool(), page).expect("sound"));
+                sibling(page).map(|_| <K as NodeReads>::high(tree.pool(), page).expect("sound"));
             with_prefix += usize::from(node.shape().prefix > 0);
             for other in keys.iter().filter(|key| low.as_ref().is_none_or(|low| *key >= low)) {
                 let on = |seek| tree.onwards_from(&node, seek, 0).expect("sound").is_some();

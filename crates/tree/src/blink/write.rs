@@ -4,7 +4,7 @@ use everleaf_pmem::{Medium, Result, Retries};
 use everleaf_pool::{LargeWriter, Pool, Stop, StoredValue, retry};
 
 use crate::blink::descend::{Blink, Lag, Seek};
-use crate::node::{InputOf, KeyOf, Kind, NodeStreams, NodeValues, NodeWrites, PutPoint, ValueOf};
+use crate::node::{InputOf, KeyOf, Kind, NodeBytes, NodeChanges, NodeReads, PutPoint, ValueOf};
 
 /// Under which condition a write happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl<V, F> Default for Wanted<V, F> {
     }
 }
 
-impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K as NodeValues>::Far<'p, M>> {
+impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K as NodeReads>::Far<'p, M>> {
     type Value = ValueOf<K>;
 
     #[inline(always)]
@@ -175,7 +175,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         old: &mut O,
         key: &KeyOf<K>,
         value: &InputOf<K>,
-        prepared: &'s <K as NodeWrites>::Prepared<'p, M>,
+        prepared: &'s <K as NodeChanges>::Prepared<'p, M>,
         condition: Condition,
     ) -> Result<Put<O::Value>> {
         let mut turns = Retries::default();
@@ -203,7 +203,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         old: &mut O,
         key: &KeyOf<K>,
         value: &InputOf<K>,
-        prepared: &'s <K as NodeWrites>::Prepared<'p, M>,
+        prepared: &'s <K as NodeChanges>::Prepared<'p, M>,
         condition: Condition,
     ) -> Result<Option<(Option<u64>, Option<Lag>)>, Stop> {
         let m = self.medium();
@@ -333,7 +333,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 }
 
 /// Values that come piece by piece.
-impl<M: Medium, K: Kind + NodeStreams> Blink<M, K> {
+impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// Begins a pair whose value comes piece by piece and has so many bytes; nothing of that is in the tree
     /// before [`set_large`](Self::set_large). `None` if the pair is so short that it is kept in a page:
     /// then it is put as a whole.

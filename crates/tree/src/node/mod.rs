@@ -5,17 +5,11 @@
 //!
 //! | trait | question that a node answers |
 //! |---|---|
-//! | [`NodeKeys`] | which keys are here, in which order, and which child is it? |
-//! | [`NodeBounds`] | between which keys does the node lie? |
-//! | [`NodeValues`] | which value does an entry of a leaf lead to? |
-//! | [`NodeCopies`] | how is a pair of byte strings, or a whole leaf, copied into memory that is used again? |
-//! | [`NodeWrites`] | is there room for a pair, and how does it get in or out? |
-//! | [`NodeStreams`] | how does a pair get in whose value was written before? |
-//! | [`NodeSplits`] | how is a node built and cut in two? |
-//! | [`NodeMerges`] | do two neighbours fit into one, and how do they become one? |
-//! | [`NodeEvens`] | may a full node give entries to a neighbour instead of a split? |
-//! | [`NodeFills`] | do pairs in ascending order fill a leaf at once? |
+//! | [`NodeReads`] | which keys are here, in which order, between which bounds, and which child or value has each? |
+//! | [`NodeChanges`] | is there room for a pair, or for many at once, and how do they get in or out? |
+//! | [`NodeRestructures`] | how is a node built, cut in two, merged with a neighbour, or evened out with one? |
 //! | [`NodeChecks`] | what did a crash or damage leave of a node? |
+//! | [`NodeBytes`] | only for byte strings: how is a pair copied into memory that is used again, or put piece by piece? |
 //!
 //! Two families of nodes answer. Nodes of equal *slots* are any tuple of a [layout](crate::slots::Layout),
 //! a [probe](crate::slots::Probe) and [keys](crate::slots::Keys) (`slots`); the
@@ -51,24 +45,24 @@ pub use header::{
 pub(crate) use header::{KIND_AND_FLAGS, damaged};
 
 /// A kind of tree, apart from its medium: all that the spine asks of its nodes.
-pub trait Kind: NodeFills + NodeChecks {}
+pub trait Kind: NodeReads + NodeChanges + NodeRestructures + NodeChecks {}
 
-impl<K: NodeFills + NodeChecks> Kind for K {}
+impl<K: NodeReads + NodeChanges + NodeRestructures + NodeChecks> Kind for K {}
 
 /// A key of a kind of tree, to look for.
-pub type KeyOf<K> = <K as NodeKeys>::Key;
+pub type KeyOf<K> = <K as NodeReads>::Key;
 /// A key of a kind of tree that owns its bytes.
-pub type OwnedKeyOf<K> = <K as NodeKeys>::Owned;
+pub type OwnedKeyOf<K> = <K as NodeReads>::Owned;
 /// A value of a kind of tree, to be stored.
-pub type InputOf<K> = <K as NodeWrites>::Input;
+pub type InputOf<K> = <K as NodeChanges>::Input;
 /// A value of a kind of tree that was found.
-pub type ValueOf<K> = <K as NodeValues>::Value;
+pub type ValueOf<K> = <K as NodeReads>::Value;
 
-// What is read of a node: its keys in their order, its bounds, the values of leaves, and copies of whole pairs.
+// What is read of a node: its keys in their order, its bounds, the values of leaves.
 
-/// Which keys a node holds. What reads beside a writer answers anything, reads nothing outside the
-/// page and does not panic; the reader validates afterwards.
-pub trait NodeKeys: Send + Sync + Sized + 'static {
+/// Which keys a node holds, between which bounds it lies, and which values its entries have. What reads beside a
+/// writer answers anything, reads nothing outside the page and does not panic; the reader validates afterwards.
+pub trait NodeReads: Send + Sync + Sized + 'static {
     /// A key to look for.
     type Key: ?Sized + Ord;
     /// A key that owns its bytes.
@@ -77,27 +71,39 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     type View<'m>: NodeView<'m>;
     /// One entry.
     type Entry<'m>: Copy;
-
     /// Whether readers can go on beside a writer where stores have an order.
     const LOCK_FREE: bool;
+    /// Whether the prefix of a node holds only for keys within its bounds, so that no search may come to
+    /// a node for a key beyond them.
+    const PREFIXED: bool;
+    /// A value that was found.
+    type Value: Send;
+    /// What leads to a value that is read after its leaf has been left alone. Two equal ones lead to
+    /// the same value for as long as both exist.
+    type Far<'p, M: Medium>: PartialEq;
 
     /// The smallest key of all.
     fn lowest() -> Self::Owned;
+
     /// Copies a key.
     ///
     /// # Errors
     /// NoMemory.
     fn own(key: &Self::Key) -> Result<Self::Owned>;
+
     /// How many bytes a key has.
     fn key_weight(key: &Self::Owned) -> usize;
 
     /// The node on a page, if there is one of this kind. Its header is read here. A race may show anything: what leads
     /// into the page is cut to it, here or where it is used.
     fn node(page: Page<'_>) -> Option<NodeAt<'_, Self>>;
+
     /// The entry at a position.
     fn entry<'m>(at: &NodeAt<'m, Self>, pos: usize) -> Self::Entry<'m>;
+
     /// Asks the processor for what a search in the node reads first.
     fn prefetch(page: Page<'_>);
+
     /// Asks the processor for all that a scan of the leaf reads.
     fn prefetch_whole(page: Page<'_>);
 
@@ -137,77 +143,14 @@ pub trait NodeKeys: Send + Sync + Sized + 'static {
     fn order(_key: &Self::Key) -> Option<u64> {
         None
     }
+
     /// The key that a number orders.
     fn from_order(_order: u64) -> Option<Self::Owned> {
         None
     }
+
     /// The entry in a slot that was read beside a writer. Only asked where [`LOCK_FREE`](Self::LOCK_FREE).
     fn raced(slot: Slot) -> Self::Entry<'static>;
-}
-
-/// A node as its reader or writer has it. Who holds its latch, or has validated its version, has it as it is.
-pub struct NodeAt<'m, K: NodeKeys> {
-    /// Its header.
-    pub view: K::View<'m>,
-}
-
-impl<K: NodeKeys> Copy for NodeAt<'_, K> {}
-
-impl<K: NodeKeys> Clone for NodeAt<'_, K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<'m, K: NodeKeys> NodeAt<'m, K> {
-    /// The node on a page, if it is one of that level.
-    #[inline(always)]
-    pub fn of(page: Page<'m>, level: u8) -> Option<Self> {
-        K::node(page).filter(|at| at.level() == level)
-    }
-
-    /// Its page.
-    #[inline(always)]
-    pub fn page(&self) -> Page<'m> {
-        self.view.page()
-    }
-
-    /// Its shape.
-    #[inline(always)]
-    pub fn shape(&self) -> Shape {
-        self.view.shape()
-    }
-
-    /// The page to its right, if there is one.
-    #[inline(always)]
-    pub fn sibling(&self) -> Option<PageNo> {
-        self.view.sibling()
-    }
-
-    /// 0 for leaves.
-    #[inline(always)]
-    pub fn level(&self) -> u8 {
-        self.shape().level
-    }
-
-    /// How many entries there are.
-    #[inline(always)]
-    pub fn count(&self) -> usize {
-        self.view.count()
-    }
-
-    /// The entry at a position.
-    #[inline(always)]
-    pub fn entry(&self, pos: usize) -> K::Entry<'m> {
-        K::entry(self, pos)
-    }
-}
-
-/// Between which keys a node lies.
-pub trait NodeBounds: NodeKeys {
-    /// Whether the prefix of a node holds only for keys within its bounds, so that no search may come to
-    /// a node for a key beyond them.
-    const PREFIXED: bool;
 
     /// Compares a key with the upper bound of a node that has a sibling.
     fn cmp_high<M: Medium>(
@@ -221,15 +164,6 @@ pub trait NodeBounds: NodeKeys {
 
     /// The upper bound of a node that has a sibling.
     fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Self::Owned>;
-}
-
-/// Which value an entry of a leaf has.
-pub trait NodeValues: NodeKeys {
-    /// A value that was found.
-    type Value: Send;
-    /// What leads to a value that is read after its leaf has been left alone. Two equal ones lead to
-    /// the same value for as long as both exist.
-    type Far<'p, M: Medium>: PartialEq;
 
     /// The value of an entry, or what leads to it.
     fn found<'p, M: Medium>(
@@ -275,6 +209,64 @@ pub trait NodeValues: NodeKeys {
 
     /// The record that an entry refers to, if it refers to one.
     fn record(shape: Shape, entry: Self::Entry<'_>) -> Option<RecordRef>;
+}
+
+/// A node as its reader or writer has it. Who holds its latch, or has validated its version, has it as it is.
+pub struct NodeAt<'m, K: NodeReads> {
+    /// Its header.
+    pub view: K::View<'m>,
+}
+
+impl<K: NodeReads> Copy for NodeAt<'_, K> {}
+
+impl<K: NodeReads> Clone for NodeAt<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<'m, K: NodeReads> NodeAt<'m, K> {
+    /// The node on a page, if it is one of that level.
+    #[inline(always)]
+    pub fn of(page: Page<'m>, level: u8) -> Option<Self> {
+        K::node(page).filter(|at| at.level() == level)
+    }
+
+    /// Its page.
+    #[inline(always)]
+    pub fn page(&self) -> Page<'m> {
+        self.view.page()
+    }
+
+    /// Its shape.
+    #[inline(always)]
+    pub fn shape(&self) -> Shape {
+        self.view.shape()
+    }
+
+    /// The page to its right, if there is one.
+    #[inline(always)]
+    pub fn sibling(&self) -> Option<PageNo> {
+        self.view.sibling()
+    }
+
+    /// 0 for leaves.
+    #[inline(always)]
+    pub fn level(&self) -> u8 {
+        self.shape().level
+    }
+
+    /// How many entries there are.
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        self.view.count()
+    }
+
+    /// The entry at a position.
+    #[inline(always)]
+    pub fn entry(&self, pos: usize) -> K::Entry<'m> {
+        K::entry(self, pos)
+    }
 }
 
 /// A value that was found: a copy in memory of its own, or one that others hold, too.
@@ -332,87 +324,10 @@ impl FoundValue {
     }
 }
 
-/// How pairs of byte strings come out of a leaf without memory of their own.
-pub trait NodeCopies: NodeKeys<Key = [u8], Owned = Vec<u8>> + NodeValues<Value = Vec<u8>> {
-    /// Copies the key of an entry of a leaf into a list, which is cleared before.
-    ///
-    /// # Errors
-    /// Corrupt, I/O errors, NoMemory.
-    fn key_into<M: Medium>(
-        pool: &Pool<M>,
-        shape: Shape,
-        entry: Self::Entry<'_>,
-        key: &mut Vec<u8>,
-    ) -> Result<()>;
-
-    /// Copies key and value of an entry of a leaf into lists, which are cleared before. Says whether the
-    /// value is there: one in extents is left out, and so is one that cannot be read.
-    ///
-    /// # Errors
-    /// As [`key_into`](Self::key_into), of the key.
-    fn pair_into<M: Medium>(
-        pool: &Pool<M>,
-        shape: Shape,
-        entry: Self::Entry<'_>,
-        key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
-    ) -> Result<bool>;
-
-    /// Copies a whole leaf, if pairs lie in their leaf. Says whether it did. The reader validates afterwards.
-    ///
-    /// # Errors
-    /// NoMemory.
-    fn leaf_into(_: &NodeAt<'_, Self>, _: &mut LeafCopy) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// Finds the value of an entry of a leaf: a copy, or what others hold, too; or says what leads to it.
-    ///
-    /// # Errors
-    /// As [`key_into`](Self::key_into).
-    fn value_into<'p, M: Medium>(
-        pool: &'p Pool<M>,
-        shape: Shape,
-        entry: Self::Entry<'_>,
-        value: &mut FoundValue,
-    ) -> Result<StoredValue<(), Self::Far<'p, M>>>;
-
-    /// Reads a value that lies elsewhere into a list, which is cleared before. The caller holds no latch.
-    ///
-    /// # Errors
-    /// As [`key_into`](Self::key_into).
-    fn read_into<M: Medium>(far: &Self::Far<'_, M>, value: &mut Vec<u8>) -> Result<()>;
-
-    /// Fills a buffer with bytes of the value of an entry of a leaf, from byte `from` of it on. Says how
-    /// many that were, or what leads to them.
-    ///
-    /// # Errors
-    /// As [`key_into`](Self::key_into).
-    fn part_into<'p, M: Medium>(
-        pool: &'p Pool<M>,
-        shape: Shape,
-        entry: Self::Entry<'_>,
-        from: u64,
-        buf: &mut [u8],
-    ) -> Result<StoredValue<usize, Self::Far<'p, M>>>;
-
-    /// As [`part_into`](Self::part_into), of a value that lies elsewhere. The caller holds no latch.
-    ///
-    /// # Errors
-    /// As [`key_into`](Self::key_into).
-    fn read_at<M: Medium>(far: &Self::Far<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize>;
-
-    /// Bytes of the value of an entry of a leaf.
-    ///
-    /// # Errors
-    /// As [`key_into`](Self::key_into).
-    fn value_bytes<M: Medium>(pool: &Pool<M>, shape: Shape, entry: Self::Entry<'_>) -> Result<u64>;
-}
-
 // How pairs get into leaves and out of them: one by one, piece by piece, or many in ascending order at once.
 
 /// A leaf that its writer has latched, and the place of the key in it.
-pub struct PutPoint<'m, K: NodeKeys> {
+pub struct PutPoint<'m, K: NodeReads> {
     /// The leaf.
     pub node: NodeAt<'m, K>,
     /// Where the key is or goes.
@@ -421,10 +336,10 @@ pub struct PutPoint<'m, K: NodeKeys> {
     pub found: Option<K::Entry<'m>>,
 }
 
-/// How a pair gets into a leaf. The calls come in this order: `check`, `prepare`; with the leaf latched
-/// `ready_alone` and, if that is enough, `put_alone`; if not, `wants`, and with a step of the pool `plan`, `ready` and
-/// `put`.
-pub trait NodeWrites: NodeValues {
+/// How pairs get into a leaf and out of it: one by one, or many in ascending order at once. The calls for one pair
+/// come in this order: `check`, `prepare`; with the leaf latched `ready_alone` and, if that is enough, `put_alone`; if
+/// not, `wants`, and with a step of the pool `plan`, `ready` and `put`.
+pub trait NodeChanges: NodeReads {
     /// Whether a longer value for a key that is there makes its leaf fuller.
     const VALUES_GROW: bool;
     /// A value to store.
@@ -436,6 +351,10 @@ pub trait NodeWrites: NodeValues {
     type Plan;
     /// All that takes memory for a change of a leaf, made before the step begins: then nothing may fail.
     type Ready<'a>: Default;
+    /// Whether that is ever done: several changes of a leaf in one step, and pairs that fill a leaf.
+    const FILLS: bool;
+    /// A leaf that is filled and the one behind it, made before the step begins.
+    type FillPlan;
 
     /// Checks the limits of a key and a value.
     ///
@@ -516,27 +435,13 @@ pub trait NodeWrites: NodeValues {
         shape: Shape,
         pos: usize,
     );
-}
 
-/// How a value that was written before its step began gets into a leaf.
-pub trait NodeStreams: NodeWrites<Key = [u8], Input = [u8]> {
-    /// What a put of a large pair has prepared. The put need not have the value any more: nothing of it
-    /// goes into the leaf.
-    fn prepared<M: Medium>(large: Large<'_, M>) -> Self::Prepared<'_, M>;
-}
-
-/// How many pairs get into a leaf at once.
-pub trait NodeFills: NodeWrites + NodeEvens {
-    /// Whether that is ever done: several changes of a leaf in one step, and pairs that fill a leaf.
-    const FILLS: bool;
-    /// As [`ready_alone`](NodeWrites::ready_alone), for a pair of which nothing is prepared.
+    /// As [`ready_alone`](NodeChanges::ready_alone), for a pair of which nothing is prepared.
     fn ready_in_leaf<'a>(
         ready: &mut Self::Ready<'a>,
         at: &PutPoint<'_, Self>,
         pair: (&'a Self::Key, &'a Self::Input),
     ) -> bool;
-    /// A leaf that is filled and the one behind it, made before the step begins.
-    type FillPlan;
 
     /// Plans to put the first of some pairs behind the entries of a leaf, so that it is full, and one more into a new
     /// leaf behind it. The keys ascend from above the leaf's last one to below its upper bound. `None` if the pairs do
@@ -548,10 +453,13 @@ pub trait NodeFills: NodeWrites + NodeEvens {
         at: &NodeAt<'_, Self>,
         pairs: &[(&Self::Key, &Self::Input)],
     ) -> Result<Option<Self::FillPlan>>;
+
     /// How many pairs the plan has, the one in the new leaf among them.
     fn fill_count(plan: &Self::FillPlan) -> usize;
+
     /// What is between the two leaves.
     fn fill_separator(plan: &Self::FillPlan) -> &Self::Key;
+
     /// Stores both leaves, the new one first.
     fn fill_leaf<'m, M: Medium>(
         m: &'m M,
@@ -589,8 +497,21 @@ pub struct NodeRoom {
 /// or whole; on other media it just runs it. Called once the right node of a split is built.
 pub type UnderLog<'a> = dyn FnMut(&mut dyn FnMut()) + 'a;
 
-/// How a node is built, gets entries for children, and is split.
-pub trait NodeSplits: NodeBounds {
+/// Two neighbours under one parent, and the position of the right one's entry in it.
+#[derive(Clone, Copy)]
+pub struct Siblings<'m> {
+    /// The left one.
+    pub left: Page<'m>,
+    /// The right one.
+    pub right: Page<'m>,
+    /// Their parent.
+    pub parent: Page<'m>,
+    /// Position of the right one's entry.
+    pub entry: usize,
+}
+
+/// How a node is built, gets entries for children, is split, and becomes one with a neighbour or gives it entries.
+pub trait NodeRestructures: NodeReads {
     /// Whether splits on a medium without a journal keep an undo log.
     const LOGGED: bool;
     /// What an entry says of a child.
@@ -605,9 +526,16 @@ pub trait NodeSplits: NodeBounds {
     type SplitPlan;
     /// Both nodes of a split, made before its step begins.
     type SplitReady;
+    /// What was prepared for a merge before its step began.
+    type PreparedMerge;
+    /// Whether nodes of this kind are ever evened out.
+    const EVENS: bool;
+    /// What goes where.
+    type EvenPlan;
 
     /// The separator of a new tree's two leaves; `None` if a new tree has one leaf.
     fn first_separator() -> Option<Self::Owned>;
+
     /// Makes an empty leaf, between the separator of a new tree, if it has one, and the end on its side;
     /// `right` is the separator and the sibling behind it.
     ///
@@ -618,6 +546,7 @@ pub trait NodeSplits: NodeBounds {
         low: Option<&Self::Key>,
         right: Option<(&Self::Key, PageNo)>,
     ) -> Result<Self::Built>;
+
     /// Makes a root above two nodes and the separator between them.
     ///
     /// # Errors
@@ -627,6 +556,7 @@ pub trait NodeSplits: NodeBounds {
         level: u8,
         below: (PageNo, &Self::Key, Self::Child),
     ) -> Result<Self::Built>;
+
     /// What an entry says of a child that begins at `separator`. May wait for the child's latch, so the
     /// caller holds its left neighbour's or none, and not its parent's.
     ///
@@ -637,6 +567,7 @@ pub trait NodeSplits: NodeBounds {
         separator: &Self::Key,
         child: PageNo,
     ) -> Result<Self::Child>;
+
     /// The same, for who holds the child's latch.
     ///
     /// # Errors
@@ -646,6 +577,7 @@ pub trait NodeSplits: NodeBounds {
         separator: &Self::Key,
         child: Page<'_>,
     ) -> Result<Self::Child>;
+
     /// Makes a page that nobody can reach the new node.
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Self::Built);
 
@@ -655,6 +587,7 @@ pub trait NodeSplits: NodeBounds {
         rank: Rank,
         separator: &Self::Key,
     ) -> Option<Asking>;
+
     /// Makes an entry for a child ready, for an inner node that has room for it.
     ///
     /// # Errors
@@ -664,6 +597,7 @@ pub trait NodeSplits: NodeBounds {
         rank: Rank,
         entry: (&'a Self::Key, Self::Child),
     ) -> Result<Self::Entering<'a>>;
+
     /// Puts an entry for a child into an inner node.
     fn enter<'m, M: Medium>(
         m: &'m M,
@@ -677,11 +611,13 @@ pub trait NodeSplits: NodeBounds {
     /// How full a node on the way to `key` is, for who must know before the first of several puts that
     /// none of them will fail. `value_bytes` is the length of the value; inner nodes get separators.
     fn stage<M: Medium>(at: &NodeAt<'_, Self>, key: &Self::Key, value_bytes: usize) -> NodeRoom;
+
     /// How many entries of a full node stay in it, at least one and not all.
     ///
     /// # Errors
     /// Corrupt.
     fn split_point(at: &NodeAt<'_, Self>, asking: Asking) -> Result<usize>;
+
     /// Reads and prepares all for a split of `left` after its first `keep` entries.
     fn prepare_split<'p, M: Medium>(
         pool: &'p Pool<M>,
@@ -689,16 +625,19 @@ pub trait NodeSplits: NodeBounds {
         shape: Shape,
         keep: usize,
     ) -> Result<Self::PreparedSplit<'p, M>>;
+
     /// The smallest key that belongs to the right node of a split.
     ///
     /// # Errors
     /// NoMemory.
     fn separator<M: Medium>(prepared: &Self::PreparedSplit<'_, M>) -> Result<Self::Owned>;
+
     /// Plans what the bounds of a split need beside the nodes.
     fn plan_split<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
         prepared: &'s Self::PreparedSplit<'p, M>,
     ) -> Result<Self::SplitPlan, Stop>;
+
     /// Makes both nodes ready, before the step begins; `right` is the page of the new one.
     ///
     /// # Errors
@@ -709,6 +648,7 @@ pub trait NodeSplits: NodeBounds {
         plan: &Self::SplitPlan,
         prepared: &Self::PreparedSplit<'_, M>,
     ) -> Result<Self::SplitReady>;
+
     /// Splits the left node: builds the right one whole, and then cuts the left one by `under_log`.
     fn split<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
@@ -719,21 +659,19 @@ pub trait NodeSplits: NodeBounds {
         ready: &mut Self::SplitReady,
         under_log: &mut UnderLog<'_>,
     );
-}
-
-/// Whether and how two neighbours become one.
-pub trait NodeMerges: NodeSplits {
-    /// What was prepared for a merge before its step began.
-    type PreparedMerge;
 
     /// Whether a removal that leaves a leaf so should look at the leaf's neighbours.
     fn is_sparse(at: &NodeAt<'_, Self>) -> bool;
+
     /// How much of a node is used, in a measure that is the same for all nodes of a tree.
     fn load(at: &NodeAt<'_, Self>) -> usize;
+
     /// Whether an inner node can take in one more child without a split.
     fn takes_another<M: Medium>(at: &NodeAt<'_, Self>) -> bool;
+
     /// Whether two neighbours fit into one node. Reads beside writers, too.
     fn fit<M: Medium>(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool;
+
     /// Reads and prepares all for a merge of `right` into `left`; none if they do not fit after all.
     fn prepare_merge<M: Medium>(
         pool: &Pool<M>,
@@ -741,12 +679,14 @@ pub trait NodeMerges: NodeSplits {
         right: Page<'_>,
         shape: Shape,
     ) -> Result<Option<Self::PreparedMerge>>;
+
     /// Plans to give back the bound between two nodes that merge.
     fn release_bound<M: Medium>(
         step: &mut Step<'_, M>,
         left: Page<'_>,
         right: Page<'_>,
     ) -> Result<(), Stop>;
+
     /// Makes `left` the node of both.
     fn merge<'m, M: Medium>(
         m: &'m M,
@@ -755,33 +695,14 @@ pub trait NodeMerges: NodeSplits {
         prepared: &mut Self::PreparedMerge,
         under_log: &mut UnderLog<'_>,
     );
-}
-
-/// Two neighbours under one parent, and the position of the right one's entry in it.
-#[derive(Clone, Copy)]
-pub struct Siblings<'m> {
-    /// The left one.
-    pub left: Page<'m>,
-    /// The right one.
-    pub right: Page<'m>,
-    /// Their parent.
-    pub parent: Page<'m>,
-    /// Position of the right one's entry.
-    pub entry: usize,
-}
-
-/// Whether and how entries go from a full node to a neighbour.
-pub trait NodeEvens: NodeMerges {
-    /// Whether nodes of this kind are ever evened out.
-    const EVENS: bool;
-    /// What goes where.
-    type EvenPlan;
 
     /// Whether the entries of a full leaf came in ascending order up to the one that asks, so that a split
     /// which leaves the leaf full is better.
     fn is_run(at: &NodeAt<'_, Self>, asking: Asking) -> bool;
+
     /// Whether a neighbour may have room for some entries of a full node. Reads beside writers, too.
     fn may_take(neighbour: Page<'_>) -> bool;
+
     /// Plans to move entries so that the one that asks has room where it then belongs; `None` if that
     /// cannot be. All three pages are latched. `asks_left`: the full node is the left one.
     fn plan_even<M: Medium>(
@@ -791,6 +712,7 @@ pub trait NodeEvens: NodeMerges {
         asks_left: bool,
         key: &Self::Key,
     ) -> Result<Option<Self::EvenPlan>>;
+
     /// Moves them.
     fn even<'m, M: Medium>(
         m: &'m M,
@@ -800,10 +722,94 @@ pub trait NodeEvens: NodeMerges {
     );
 }
 
+/// How pairs of byte strings come out of a leaf without memory of their own, and how one gets in whose value was written
+/// before.
+pub trait NodeBytes:
+    NodeReads<Key = [u8], Owned = Vec<u8>, Value = Vec<u8>> + NodeChanges<Input = [u8]>
+{
+    /// Copies the key of an entry of a leaf into a list, which is cleared before.
+    ///
+    /// # Errors
+    /// Corrupt, I/O errors, NoMemory.
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+        key: &mut Vec<u8>,
+    ) -> Result<()>;
+
+    /// Copies key and value of an entry of a leaf into lists, which are cleared before. Says whether the
+    /// value is there: one in extents is left out, and so is one that cannot be read.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into), of the key.
+    fn pair_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool>;
+
+    /// Copies a whole leaf, if pairs lie in their leaf. Says whether it did. The reader validates afterwards.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn leaf_into(_: &NodeAt<'_, Self>, _: &mut LeafCopy) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Finds the value of an entry of a leaf: a copy, or what others hold, too; or says what leads to it.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn value_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+        value: &mut FoundValue,
+    ) -> Result<StoredValue<(), Self::Far<'p, M>>>;
+
+    /// Reads a value that lies elsewhere into a list, which is cleared before. The caller holds no latch.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn read_into<M: Medium>(far: &Self::Far<'_, M>, value: &mut Vec<u8>) -> Result<()>;
+
+    /// Fills a buffer with bytes of the value of an entry of a leaf, from byte `from` of it on. Says how
+    /// many that were, or what leads to them.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn part_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<StoredValue<usize, Self::Far<'p, M>>>;
+
+    /// As [`part_into`](Self::part_into), of a value that lies elsewhere. The caller holds no latch.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn read_at<M: Medium>(far: &Self::Far<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize>;
+
+    /// Bytes of the value of an entry of a leaf.
+    ///
+    /// # Errors
+    /// As [`key_into`](Self::key_into).
+    fn value_bytes<M: Medium>(pool: &Pool<M>, shape: Shape, entry: Self::Entry<'_>) -> Result<u64>;
+
+    /// What a put of a large pair has prepared. The put need not have the value any more: nothing of it
+    /// goes into the leaf.
+    fn prepared<M: Medium>(large: Large<'_, M>) -> Self::Prepared<'_, M>;
+}
+
 // What a check, a first touch and a redo ask of a node.
 
 /// An entry as a check meets it.
-pub struct EntryView<'m, K: NodeValues> {
+pub struct EntryView<'m, K: NodeReads> {
     /// Byte of the page where it is.
     pub offset: usize,
     /// A number that no other entry of the node has; `None` if the kind has no such rule.
@@ -813,27 +819,31 @@ pub struct EntryView<'m, K: NodeValues> {
 }
 
 /// Whether a node is sound, and how it becomes so.
-pub trait NodeChecks: NodeValues {
-    /// The name of these nodes, which a pool remembers while it is open. Trees of one name may be in
-    /// one pool.
-    fn nodes() -> &'static str;
+pub trait NodeChecks: NodeReads {
     /// The number that a pool on a file or on persistent memory remembers for these nodes.
     const HASH: u64;
     /// Their name for people.
     const NAME: &'static str;
 
+    /// The name of these nodes, which a pool remembers while it is open. Trees of one name may be in
+    /// one pool.
+    fn nodes() -> &'static str;
+
     /// Whether these nodes can be in pages of that shape.
     fn fits(geometry: Geometry) -> bool;
+
     /// Refuses media on which these nodes do not survive a crash.
     ///
     /// # Errors
     /// Unsupported.
     fn check_medium<M: Medium>() -> Result<()>;
+
     /// Redoes one change of such a node.
     ///
     /// # Errors
     /// Corrupt, if the change cannot have been made to this page.
     fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()>;
+
     /// Finishes the first touch of a page, under its latch: checks a node's header, finishes what a
     /// crash left in it, builds its aid. Other pages need nothing.
     ///
@@ -849,14 +859,19 @@ pub trait NodeChecks: NodeValues {
 
     /// What is wrong with the node apart from its keys, if anything: the place in the page, and why.
     fn flaw(page: Page<'_>, shape: Shape) -> Option<(usize, String)>;
+
     /// The entry at a position, for a check.
     fn look<'m>(at: &NodeAt<'m, Self>, pos: usize) -> EntryView<'m, Self>;
+
     /// Whether an entry's words are the ones that its key asks for.
     fn entry_fits(shape: Shape, entry: Self::Entry<'_>, key: &Self::Owned) -> bool;
+
     /// Whether a node's prefix and upper bound are the ones that its bounds ask for.
     fn bounds_fit(at: &NodeAt<'_, Self>, low: &Self::Owned, high: Option<&Self::Owned>) -> bool;
+
     /// The records of a node's bounds.
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2];
+
     /// How much of a leaf is used, and how much there is.
     fn fill(at: &NodeAt<'_, Self>) -> (usize, usize);
 }

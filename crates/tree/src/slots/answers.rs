@@ -11,10 +11,9 @@ use everleaf_pmem::{Change, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, 
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    Asking, EntryView, FLAG_BYTES, FoundValue, LOW_WORD, NodeAt, NodeBounds, NodeChecks,
-    NodeCopies, NodeEvens, NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams,
-    NodeValues, NodeView, NodeWrites, PutPoint, Rank, RightBounds, Run, Shape, Siblings, UnderLog,
-    damaged, sibling,
+    Asking, EntryView, FLAG_BYTES, FoundValue, LOW_WORD, NodeAt, NodeBytes, NodeChanges,
+    NodeChecks, NodeReads, NodeRestructures, NodeRoom, NodeView, PutPoint, Rank, RightBounds, Run,
+    Shape, Siblings, UnderLog, damaged, sibling,
 };
 use crate::record::{self, PendingRecord};
 use crate::slots::notes::{self, ImageNote};
@@ -56,19 +55,24 @@ impl<'m> NodeView<'m> for SlotsView<'m> {
     }
 }
 
-impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
+impl<L: Layout, P: Probe, K: Keys> NodeReads for (L, P, K) {
     type Key = K::Key;
     type Owned = K::Owned;
     type View<'m> = SlotsView<'m>;
     type Entry<'m> = Slot;
     const LOCK_FREE: bool = L::LOCK_FREE && !K::BYTES;
+    const PREFIXED: bool = K::BYTES;
+    type Value = K::Value;
+    type Far<'p, M: Medium> = K::Far<'p, M>;
 
     fn lowest() -> K::Owned {
         <K as KeyOrder>::lowest()
     }
+
     fn own(key: &K::Key) -> Result<K::Owned> {
         <K as KeyOrder>::own(key)
     }
+
     fn key_weight(key: &K::Owned) -> usize {
         <K as KeyOrder>::key_weight(key)
     }
@@ -80,14 +84,17 @@ impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
         let run = Run { count: run.count.min(page.slots()), ..run };
         Some(NodeAt { view: SlotsView { page, shape, run } })
     }
+
     #[inline(always)]
     fn entry<'m>(at: &NodeAt<'m, Self>, pos: usize) -> Slot {
         Slot::read(at.page(), at.view.run.slot(at.page(), pos))
     }
+
     #[inline(always)]
     fn prefetch(page: Page<'_>) {
         page.prefetch(aid_lines::<P>(page));
     }
+
     fn prefetch_whole(page: Page<'_>) {
         page.prefetch_whole(aid_lines::<P>(page));
     }
@@ -112,6 +119,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
     fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<K::Owned> {
         <K as KeyOrder>::key(pool, shape, slot)
     }
+
     #[inline(always)]
     fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo> {
         <K as KeyOrder>::child(pool, slot)
@@ -121,16 +129,14 @@ impl<L: Layout, P: Probe, K: Keys> NodeKeys for (L, P, K) {
     fn order(key: &K::Key) -> Option<u64> {
         <K as KeyOrder>::order(key)
     }
+
     fn from_order(order: u64) -> Option<K::Owned> {
         <K as KeyOrder>::from_order(order)
     }
+
     fn raced(slot: Slot) -> Slot {
         slot
     }
-}
-
-impl<L: Layout, P: Probe, K: Keys> NodeBounds for (L, P, K) {
-    const PREFIXED: bool = K::BYTES;
 
     #[inline(always)]
     fn cmp_high<M: Medium>(
@@ -140,17 +146,14 @@ impl<L: Layout, P: Probe, K: Keys> NodeBounds for (L, P, K) {
     ) -> Result<Ordering> {
         <K as KeyBounds>::cmp_high(pool, at.page(), at.shape(), key)
     }
+
     fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<K::Owned>> {
         <K as KeyBounds>::low(pool, page)
     }
+
     fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<K::Owned> {
         <K as KeyBounds>::high(pool, page)
     }
-}
-
-impl<L: Layout, P: Probe, K: Keys> NodeValues for (L, P, K) {
-    type Value = K::Value;
-    type Far<'p, M: Medium> = K::Far<'p, M>;
 
     #[inline(always)]
     fn found<'p, M: Medium>(
@@ -159,9 +162,11 @@ impl<L: Layout, P: Probe, K: Keys> NodeValues for (L, P, K) {
     ) -> Result<StoredValue<K::Value, K::Far<'p, M>>> {
         <K as Values>::found(pool, slot)
     }
+
     fn read<M: Medium>(far: &K::Far<'_, M>) -> Result<K::Value> {
         <K as Values>::read(far)
     }
+
     #[inline]
     fn pair<'p, M: Medium>(
         pool: &'p Pool<M>,
@@ -170,74 +175,20 @@ impl<L: Layout, P: Probe, K: Keys> NodeValues for (L, P, K) {
     ) -> Result<(K::Owned, StoredValue<K::Value, K::Far<'p, M>>)> {
         <K as Values>::pair(pool, shape, slot)
     }
+
     #[inline(always)]
     fn weight(value: &K::Value) -> usize {
         <K as Values>::weight(value)
     }
+
     fn far_weight<M: Medium>(far: &K::Far<'_, M>) -> usize {
         <K as Values>::far_weight(far)
     }
+
     #[inline(always)]
     fn record(shape: Shape, slot: Slot) -> Option<RecordRef> {
         <K as Inspect>::record(shape, slot)
     }
-}
-
-impl<L: Layout, P: Probe> NodeCopies for (L, P, Strings) {
-    fn key_into<M: Medium>(
-        pool: &Pool<M>,
-        shape: Shape,
-        slot: Slot,
-        key: &mut Vec<u8>,
-    ) -> Result<()> {
-        record::key_into(pool, of::<Self>(shape, slot), key)
-    }
-
-    fn pair_into<M: Medium>(
-        pool: &Pool<M>,
-        shape: Shape,
-        slot: Slot,
-        key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
-    ) -> Result<bool> {
-        record::pair_into(pool, of::<Self>(shape, slot), key, value)
-    }
-
-    fn value_into<'p, M: Medium>(
-        pool: &'p Pool<M>,
-        shape: Shape,
-        slot: Slot,
-        value: &mut FoundValue,
-    ) -> Result<StoredValue<(), LargeValue<'p, M>>> {
-        record::value_into(pool, of::<Self>(shape, slot), value)
-    }
-
-    fn read_into<M: Medium>(far: &LargeValue<'_, M>, value: &mut Vec<u8>) -> Result<()> {
-        far.read_into(value)
-    }
-
-    fn part_into<'p, M: Medium>(
-        pool: &'p Pool<M>,
-        shape: Shape,
-        slot: Slot,
-        from: u64,
-        buf: &mut [u8],
-    ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
-        record::part_into(pool, of::<Self>(shape, slot), from, buf)
-    }
-
-    fn read_at<M: Medium>(far: &LargeValue<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize> {
-        far.read_at(from, buf)
-    }
-
-    fn value_bytes<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<u64> {
-        record::value_bytes(pool, of::<Self>(shape, slot))
-    }
-}
-
-/// The record of a leaf's slot. One that no leaf has leads to no record, which reading it says.
-fn of<'m, K: NodeValues<Entry<'m> = Slot>>(shape: Shape, slot: Slot) -> RecordRef {
-    K::record(shape, slot).unwrap_or(RecordRef::from_bits(0))
 }
 
 /// Puts a slot into its place in a leaf: over the old one with the same key, or between two.
@@ -260,22 +211,19 @@ fn link<'s, M: Medium, L: Layout, P: Probe, K: Keys>(
     }
 }
 
-impl<L: Layout, P: Probe> NodeStreams for (L, P, Strings) {
-    fn prepared<M: Medium>(large: Large<'_, M>) -> PendingRecord<'_, M> {
-        PendingRecord::of_large(large)
-    }
-}
-
-impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
+impl<L: Layout, P: Probe, K: Keys> NodeChanges for (L, P, K) {
     const VALUES_GROW: bool = false;
     type Input = K::Input;
     type Prepared<'p, M: Medium> = K::Prepared<'p, M>;
     type Plan = K::Plan;
     type Ready<'a> = ();
+    const FILLS: bool = false;
+    type FillPlan = Infallible;
 
     fn check(key: &K::Key, value: Option<&K::Input>) -> Result<()> {
         <K as ValueWrites>::check(key, value)
     }
+
     #[inline(always)]
     fn prepare<'p, M: Medium>(
         pool: &'p Pool<M>,
@@ -367,11 +315,6 @@ impl<L: Layout, P: Probe, K: Keys> NodeWrites for (L, P, K) {
         L::remove::<M, P>(m, page, shape, pos);
         notes::note_remove(m, op, page, pos);
     }
-}
-
-impl<L: Layout, P: Probe, K: Keys> NodeFills for (L, P, K) {
-    const FILLS: bool = false;
-    type FillPlan = Infallible;
 
     fn ready_in_leaf<'a>(
         (): &mut (),
@@ -380,15 +323,19 @@ impl<L: Layout, P: Probe, K: Keys> NodeFills for (L, P, K) {
     ) -> bool {
         false
     }
+
     fn plan_fill(_: &NodeAt<'_, Self>, _: &[(&K::Key, &K::Input)]) -> Result<Option<Infallible>> {
         Ok(None)
     }
+
     fn fill_count(plan: &Infallible) -> usize {
         match *plan {}
     }
+
     fn fill_separator(plan: &Infallible) -> &K::Key {
         match *plan {}
     }
+
     fn fill_leaf<'m, M: Medium>(
         _: &'m M,
         _: &mut M::Op<'m>,
@@ -424,7 +371,25 @@ pub struct NewNode {
 /// The bounds of a node that is the last of its level.
 const OPEN_END: RightBounds = RightBounds { sibling: 0, high: 0, high_record: 0 };
 
-impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
+/// How many slots two nodes may fill together to be merged.
+fn room_for_two(slots: usize) -> usize {
+    slots * 7 / 8
+}
+
+/// A merge of two nodes of slots, before its step.
+pub struct SlotMerge {
+    /// The shape of the left node as it is.
+    left: Shape,
+    /// And as it will be.
+    shape: Shape,
+    bounds: RightBounds,
+    slots: Vec<Slot>,
+    /// How many of them are the left node's.
+    own: usize,
+    note: ImageNote,
+}
+
+impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
     const LOGGED: bool = K::BYTES || L::LOGGED;
     type Child = PageNo;
     type Built = NewNode;
@@ -432,6 +397,9 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
     type PreparedSplit<'p, M: Medium> = SlotSplit<'p, M, K>;
     type SplitPlan = K::SplitPlan;
     type SplitReady = ImageNote;
+    type PreparedMerge = SlotMerge;
+    const EVENS: bool = false;
+    type EvenPlan = Infallible;
 
     fn first_separator() -> Option<K::Owned> {
         <K as KeySplits>::first_separator().and_then(K::from_order)
@@ -583,28 +551,6 @@ impl<L: Layout, P: Probe, K: Keys> NodeSplits for (L, P, K) {
         under_log(&mut || L::trim::<M, P>(m, left, shape, keep, to));
         notes::note_trim(m, op, left, keep, to);
     }
-}
-
-/// How many slots two nodes may fill together to be merged.
-fn room_for_two(slots: usize) -> usize {
-    slots * 7 / 8
-}
-
-/// A merge of two nodes of slots, before its step.
-pub struct SlotMerge {
-    /// The shape of the left node as it is.
-    left: Shape,
-    /// And as it will be.
-    shape: Shape,
-    bounds: RightBounds,
-    slots: Vec<Slot>,
-    /// How many of them are the left node's.
-    own: usize,
-    note: ImageNote,
-}
-
-impl<L: Layout, P: Probe, K: Keys> NodeMerges for (L, P, K) {
-    type PreparedMerge = SlotMerge;
 
     /// Not each removal asks: two nodes that are looked at each time lose less than a sixteenth of a
     /// node unseen.
@@ -683,18 +629,15 @@ impl<L: Layout, P: Probe, K: Keys> NodeMerges for (L, P, K) {
         }
         notes::note_image(m, op, left, &image, note);
     }
-}
-
-impl<L: Layout, P: Probe, K: Keys> NodeEvens for (L, P, K) {
-    const EVENS: bool = false;
-    type EvenPlan = Infallible;
 
     fn is_run(_: &NodeAt<'_, Self>, _: Asking) -> bool {
         false
     }
+
     fn may_take(_: Page<'_>) -> bool {
         false
     }
+
     fn plan_even<M: Medium>(
         _: &Pool<M>,
         _: &Siblings<'_>,
@@ -704,6 +647,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeEvens for (L, P, K) {
     ) -> Result<Option<Infallible>> {
         Ok(None)
     }
+
     fn even<'m, M: Medium>(_: &'m M, _: &mut M::Op<'m>, _: &Siblings<'_>, plan: &mut Infallible) {
         match *plan {}
     }
@@ -773,4 +717,65 @@ impl<L: Layout, P: Probe, K: Keys> NodeChecks for (L, P, K) {
     fn fill(at: &NodeAt<'_, Self>) -> (usize, usize) {
         (at.count(), at.page().slots())
     }
+}
+
+impl<L: Layout, P: Probe> NodeBytes for (L, P, Strings) {
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        key: &mut Vec<u8>,
+    ) -> Result<()> {
+        record::key_into(pool, of::<Self>(shape, slot), key)
+    }
+
+    fn pair_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        record::pair_into(pool, of::<Self>(shape, slot), key, value)
+    }
+
+    fn value_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        value: &mut FoundValue,
+    ) -> Result<StoredValue<(), LargeValue<'p, M>>> {
+        record::value_into(pool, of::<Self>(shape, slot), value)
+    }
+
+    fn read_into<M: Medium>(far: &LargeValue<'_, M>, value: &mut Vec<u8>) -> Result<()> {
+        far.read_into(value)
+    }
+
+    fn part_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
+        record::part_into(pool, of::<Self>(shape, slot), from, buf)
+    }
+
+    fn read_at<M: Medium>(far: &LargeValue<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize> {
+        far.read_at(from, buf)
+    }
+
+    fn value_bytes<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<u64> {
+        record::value_bytes(pool, of::<Self>(shape, slot))
+    }
+
+    fn prepared<M: Medium>(large: Large<'_, M>) -> PendingRecord<'_, M> {
+        PendingRecord::of_large(large)
+    }
+}
+
+/// The record of a leaf's slot. One that no leaf has leads to no record, which reading it says.
+fn of<'m, K: NodeReads<Entry<'m> = Slot>>(shape: Shape, slot: Slot) -> RecordRef {
+    K::record(shape, slot).unwrap_or(RecordRef::from_bits(0))
 }

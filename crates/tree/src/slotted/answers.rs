@@ -10,9 +10,8 @@ use everleaf_pmem::{Change, Error, Geometry, LINE_BYTES, Medium, Page, PageNo, R
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    Asking, EntryView, FoundValue, MAX_LEVEL, NodeAt, NodeBounds, NodeChecks, NodeCopies,
-    NodeEvens, NodeFills, NodeKeys, NodeMerges, NodeRoom, NodeSplits, NodeStreams, NodeValues,
-    NodeWrites, PutPoint, Rank, Shape, Siblings, UnderLog, damaged,
+    Asking, EntryView, FoundValue, MAX_LEVEL, NodeAt, NodeBytes, NodeChanges, NodeChecks,
+    NodeReads, NodeRestructures, NodeRoom, PutPoint, Rank, Shape, Siblings, UnderLog, damaged,
 };
 use crate::record::{self, PendingRecord, check_limits, key_of_record, read};
 use crate::slots::Slot;
@@ -33,19 +32,24 @@ pub struct EntryAt<'m> {
     pub(super) parts: Entry,
 }
 
-impl NodeKeys for Slotted {
+impl NodeReads for Slotted {
     type Key = [u8];
     type Owned = Vec<u8>;
     type View<'m> = View<'m>;
     type Entry<'m> = EntryAt<'m>;
     const LOCK_FREE: bool = false;
+    const PREFIXED: bool = true;
+    type Value = Vec<u8>;
+    type Far<'p, M: Medium> = LargeValue<'p, M>;
 
     fn lowest() -> Vec<u8> {
         Vec::new()
     }
+
     fn own(key: &[u8]) -> Result<Vec<u8>> {
         fallible::copy(key, "a key")
     }
+
     fn key_weight(key: &Vec<u8>) -> usize {
         key.len()
     }
@@ -54,15 +58,18 @@ impl NodeKeys for Slotted {
     fn node(page: Page<'_>) -> Option<NodeAt<'_, Self>> {
         View::at(page).map(|view| NodeAt { view })
     }
+
     #[inline(always)]
     fn entry<'m>(at: &NodeAt<'m, Self>, pos: usize) -> EntryAt<'m> {
         EntryAt { view: at.view, pos, parts: at.view.entry(pos) }
     }
+
     #[inline(always)]
     fn prefetch(page: Page<'_>) {
         page.prefetch(0);
         (1..=SLOT_LINES).for_each(|line| page.prefetch_at(LINE_BYTES * line));
     }
+
     fn prefetch_whole(page: Page<'_>) {
         page.prefetch_whole(0);
     }
@@ -71,6 +78,7 @@ impl NodeKeys for Slotted {
     fn rank<M: Medium>(pool: &Pool<M>, at: &NodeAt<'_, Self>, key: &[u8]) -> Result<Rank> {
         at.view.rank(key, |place| compare(pool, place, key))
     }
+
     #[inline(always)]
     fn locate<'m, M: Medium>(
         pool: &Pool<M>,
@@ -89,6 +97,7 @@ impl NodeKeys for Slotted {
             Some(place) => whole(pool, place),
         }
     }
+
     #[inline(always)]
     fn child<M: Medium>(_: &Pool<M>, entry: EntryAt<'_>) -> Result<PageNo> {
         Ok(entry.view.child_of(&entry.parts))
@@ -97,10 +106,6 @@ impl NodeKeys for Slotted {
     fn raced(_: Slot) -> EntryAt<'static> {
         unreachable!("no reader goes on beside a writer of a slotted node")
     }
-}
-
-impl NodeBounds for Slotted {
-    const PREFIXED: bool = true;
 
     #[inline(always)]
     fn cmp_high<M: Medium>(pool: &Pool<M>, at: &NodeAt<'_, Self>, key: &[u8]) -> Result<Ordering> {
@@ -119,11 +124,6 @@ impl NodeBounds for Slotted {
             None => Err(damaged(page, "has a sibling but no upper bound")),
         }
     }
-}
-
-impl NodeValues for Slotted {
-    type Value = Vec<u8>;
-    type Far<'p, M: Medium> = LargeValue<'p, M>;
 
     #[inline]
     fn found<'p, M: Medium>(
@@ -231,107 +231,6 @@ pub(super) fn key_at<M: Medium>(pool: &Pool<M>, page: Page<'_>, pos: usize) -> R
     }
 }
 
-impl NodeCopies for Slotted {
-    #[inline]
-    fn key_into<M: Medium>(
-        pool: &Pool<M>,
-        _: Shape,
-        entry: EntryAt<'_>,
-        key: &mut Vec<u8>,
-    ) -> Result<()> {
-        if let Some(place) = entry.view.key_into(entry.pos, key)? {
-            *key = whole(pool, place)?;
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn pair_into<M: Medium>(
-        pool: &Pool<M>,
-        shape: Shape,
-        entry: EntryAt<'_>,
-        key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
-    ) -> Result<bool> {
-        if let Some(bits) = entry.view.reference_of(&entry.parts) {
-            return pair_of_record(pool, shape, entry, RecordRef::from_bits(bits), key, value);
-        }
-        Self::key_into(pool, shape, entry, key)?;
-        value.clear();
-        entry.view.value_onto(&entry.parts, value)?;
-        Ok(true)
-    }
-
-    fn leaf_into(at: &NodeAt<'_, Self>, copy: &mut LeafCopy) -> Result<bool> {
-        copy.fill(&at.view)
-    }
-
-    #[inline]
-    fn value_into<'p, M: Medium>(
-        pool: &'p Pool<M>,
-        _: Shape,
-        entry: EntryAt<'_>,
-        value: &mut FoundValue,
-    ) -> Result<StoredValue<(), LargeValue<'p, M>>> {
-        if let Some(bits) = entry.view.reference_of(&entry.parts) {
-            return record::value_into(pool, RecordRef::from_bits(bits), value);
-        }
-        let value = value.own();
-        value.clear();
-        entry.view.value_onto(&entry.parts, value)?;
-        Ok(StoredValue::Inline(()))
-    }
-
-    fn read_into<M: Medium>(far: &LargeValue<'_, M>, value: &mut Vec<u8>) -> Result<()> {
-        far.read_into(value)
-    }
-
-    #[inline]
-    fn part_into<'p, M: Medium>(
-        pool: &'p Pool<M>,
-        _: Shape,
-        entry: EntryAt<'_>,
-        from: u64,
-        buf: &mut [u8],
-    ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
-        if let Some(bits) = entry.view.reference_of(&entry.parts) {
-            return record::part_into(pool, RecordRef::from_bits(bits), from, buf);
-        }
-        entry.view.value_part(&entry.parts, from, buf).map(StoredValue::Inline)
-    }
-
-    fn read_at<M: Medium>(far: &LargeValue<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize> {
-        far.read_at(from, buf)
-    }
-
-    fn value_bytes<M: Medium>(pool: &Pool<M>, _: Shape, entry: EntryAt<'_>) -> Result<u64> {
-        match entry.parts.value {
-            ValueSize::Inline(bytes) => Ok(bytes as u64),
-            ValueSize::Reference => {
-                let bits = entry.view.reference_of(&entry.parts).unwrap_or_default();
-                record::value_bytes(pool, RecordRef::from_bits(bits))
-            }
-        }
-    }
-}
-
-/// The pair of an entry that names a record.
-#[cold]
-fn pair_of_record<M: Medium>(
-    pool: &Pool<M>,
-    shape: Shape,
-    entry: EntryAt<'_>,
-    record: RecordRef,
-    key: &mut Vec<u8>,
-    value: &mut Vec<u8>,
-) -> Result<bool> {
-    if entry.parts.cut {
-        return record::pair_into(pool, record, key, value);
-    }
-    Slotted::key_into(pool, shape, entry, key)?;
-    record::if_readable(record::value_in_memory(pool, record, value))
-}
-
 impl Slotted {
     /// What the entry of a pair holds beside the key.
     fn size_of<M: Medium>(value: &[u8], prepared: &Option<PendingRecord<'_, M>>) -> ValueSize {
@@ -356,19 +255,15 @@ impl Slotted {
     }
 }
 
-impl NodeStreams for Slotted {
-    fn prepared<M: Medium>(large: Large<'_, M>) -> Option<PendingRecord<'_, M>> {
-        Some(PendingRecord::of_large(large))
-    }
-}
-
-impl NodeWrites for Slotted {
+impl NodeChanges for Slotted {
     const VALUES_GROW: bool = true;
     type Input = [u8];
     /// The record of the pair, if it does not live in its leaf.
     type Prepared<'p, M: Medium> = Option<PendingRecord<'p, M>>;
     type Plan = Option<RecordRef>;
     type Ready<'a> = Edit<'a>;
+    const FILLS: bool = true;
+    type FillPlan = Fill;
 
     fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_limits(key, value)
@@ -486,11 +381,6 @@ impl NodeWrites for Slotted {
     fn remove<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, _: Shape, pos: usize) {
         slotted::remove(m, op, &View::read(page), pos);
     }
-}
-
-impl NodeFills for Slotted {
-    const FILLS: bool = true;
-    type FillPlan = Fill;
 
     #[inline(always)]
     fn ready_in_leaf<'a>(
@@ -501,15 +391,19 @@ impl NodeFills for Slotted {
         is_inline(key.len(), value.len(), at.node.view.page_bytes())
             && Self::ready_inline(ready, at, key, value)
     }
+
     fn plan_fill(at: &NodeAt<'_, Self>, pairs: &[(&[u8], &[u8])]) -> Result<Option<Fill>> {
         Fill::plan(&at.view, pairs)
     }
+
     fn fill_count(plan: &Fill) -> usize {
         plan.count()
     }
+
     fn fill_separator(plan: &Fill) -> &[u8] {
         plan.separator()
     }
+
     fn fill_leaf<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
@@ -570,7 +464,13 @@ fn separator_at<M: Medium>(pool: &Pool<M>, left: Page<'_>, keep: usize) -> Resul
     Ok(separator)
 }
 
-impl NodeSplits for Slotted {
+/// An evening out: both leaves, and the parent's entry for the right one.
+pub struct EvenPlan {
+    even: Even,
+    entry: DetachedEdit,
+}
+
+impl NodeRestructures for Slotted {
     const LOGGED: bool = false;
     /// Its page, and the record of its low fence if that is long.
     type Child = (PageNo, Option<u64>);
@@ -579,6 +479,9 @@ impl NodeSplits for Slotted {
     type PreparedSplit<'p, M: Medium> = PendingSplit<'p, M>;
     type SplitPlan = Option<[RecordRef; 2]>;
     type SplitReady = Split;
+    type PreparedMerge = Merge;
+    const EVENS: bool = true;
+    type EvenPlan = EvenPlan;
 
     fn first_separator() -> Option<Vec<u8>> {
         None
@@ -748,10 +651,6 @@ impl NodeSplits for Slotted {
         // Nothing to cut any more, but the right node is there.
         under_log(&mut || {});
     }
-}
-
-impl NodeMerges for Slotted {
-    type PreparedMerge = Merge;
 
     /// Not each removal asks, but the one of the last pair does: an empty leaf always goes.
     #[inline(always)]
@@ -805,17 +704,6 @@ impl NodeMerges for Slotted {
     ) {
         prepared.apply(m, op, left);
     }
-}
-
-/// An evening out: both leaves, and the parent's entry for the right one.
-pub struct EvenPlan {
-    even: Even,
-    entry: DetachedEdit,
-}
-
-impl NodeEvens for Slotted {
-    const EVENS: bool = true;
-    type EvenPlan = EvenPlan;
 
     fn is_run(at: &NodeAt<'_, Self>, asking: Asking) -> bool {
         at.view.is_appending(asking.rank.lt())
@@ -929,4 +817,109 @@ impl NodeChecks for Slotted {
     fn fill(at: &NodeAt<'_, Self>) -> (usize, usize) {
         (at.view.used_bytes(), slotted::room(at.view.page_bytes()))
     }
+}
+
+impl NodeBytes for Slotted {
+    #[inline]
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        _: Shape,
+        entry: EntryAt<'_>,
+        key: &mut Vec<u8>,
+    ) -> Result<()> {
+        if let Some(place) = entry.view.key_into(entry.pos, key)? {
+            *key = whole(pool, place)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn pair_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        entry: EntryAt<'_>,
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        if let Some(bits) = entry.view.reference_of(&entry.parts) {
+            return pair_of_record(pool, shape, entry, RecordRef::from_bits(bits), key, value);
+        }
+        Self::key_into(pool, shape, entry, key)?;
+        value.clear();
+        entry.view.value_onto(&entry.parts, value)?;
+        Ok(true)
+    }
+
+    fn leaf_into(at: &NodeAt<'_, Self>, copy: &mut LeafCopy) -> Result<bool> {
+        copy.fill(&at.view)
+    }
+
+    #[inline]
+    fn value_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        _: Shape,
+        entry: EntryAt<'_>,
+        value: &mut FoundValue,
+    ) -> Result<StoredValue<(), LargeValue<'p, M>>> {
+        if let Some(bits) = entry.view.reference_of(&entry.parts) {
+            return record::value_into(pool, RecordRef::from_bits(bits), value);
+        }
+        let value = value.own();
+        value.clear();
+        entry.view.value_onto(&entry.parts, value)?;
+        Ok(StoredValue::Inline(()))
+    }
+
+    fn read_into<M: Medium>(far: &LargeValue<'_, M>, value: &mut Vec<u8>) -> Result<()> {
+        far.read_into(value)
+    }
+
+    #[inline]
+    fn part_into<'p, M: Medium>(
+        pool: &'p Pool<M>,
+        _: Shape,
+        entry: EntryAt<'_>,
+        from: u64,
+        buf: &mut [u8],
+    ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
+        if let Some(bits) = entry.view.reference_of(&entry.parts) {
+            return record::part_into(pool, RecordRef::from_bits(bits), from, buf);
+        }
+        entry.view.value_part(&entry.parts, from, buf).map(StoredValue::Inline)
+    }
+
+    fn read_at<M: Medium>(far: &LargeValue<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize> {
+        far.read_at(from, buf)
+    }
+
+    fn value_bytes<M: Medium>(pool: &Pool<M>, _: Shape, entry: EntryAt<'_>) -> Result<u64> {
+        match entry.parts.value {
+            ValueSize::Inline(bytes) => Ok(bytes as u64),
+            ValueSize::Reference => {
+                let bits = entry.view.reference_of(&entry.parts).unwrap_or_default();
+                record::value_bytes(pool, RecordRef::from_bits(bits))
+            }
+        }
+    }
+
+    fn prepared<M: Medium>(large: Large<'_, M>) -> Option<PendingRecord<'_, M>> {
+        Some(PendingRecord::of_large(large))
+    }
+}
+
+/// The pair of an entry that names a record.
+#[cold]
+fn pair_of_record<M: Medium>(
+    pool: &Pool<M>,
+    shape: Shape,
+    entry: EntryAt<'_>,
+    record: RecordRef,
+    key: &mut Vec<u8>,
+    value: &mut Vec<u8>,
+) -> Result<bool> {
+    if entry.parts.cut {
+        return record::pair_into(pool, record, key, value);
+    }
+    Slotted::key_into(pool, shape, entry, key)?;
+    record::if_readable(record::value_in_memory(pool, record, value))
 }
