@@ -20,7 +20,9 @@ use everleaf_pmem::{
 use everleaf_pool::{Glance, Leaks, Look, PageDamage, Pool, RecordRef, kind};
 
 use crate::blink::{Blink, Seek, log};
-use crate::node::{EntryView, Kind, NodeAt, OwnedKeyOf, RUN_WORD, Shape, sibling};
+use crate::node::{
+    EntryView, FarValue, Kind, NodeAt, OwnedKeyOf, RUN_WORD, Shape, TreeKey, TreeValue, sibling,
+};
 
 /// How often a node that others change is read before it is latched.
 const TRIES: u32 = 8;
@@ -163,7 +165,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let Some((root, top)) = walk.top()? else { return Ok(walk.report) };
         walk.report.nodes_by_level = fallible::filled(0, usize::from(top) + 1, CHECK)?;
         let mut above = Vec::new();
-        let entry = ParentEntry { separator: K::lowest(), child: root, way: Way::Root(root) };
+        let entry = ParentEntry { separator: K::Key::lowest(), child: root, way: Way::Root(root) };
         fallible::push(&mut above, entry, CHECK)?;
         for level in (0..=top).rev() {
             above = walk.level(level, &above)?;
@@ -261,7 +263,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let mut next = Some(first.unwrap_or((self.tree.root(), Way::Search)));
         // Entries of the level above that have been met; the key that the walk has come to, and
         // whether a node must begin there.
-        let (mut at, mut begin, mut exact) = (0, K::lowest(), true);
+        let (mut at, mut begin, mut exact) = (0, K::Key::lowest(), true);
         while let Some((no, way)) = next {
             let (node, is_searched) = match self.visit(no, way, level)? {
                 Visit::Node(node) => (node, false),
@@ -274,7 +276,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
                     at += above[at..].iter().position(|e| e.child == no).map_or(0, |i| i + 1);
                     next = above.get(at).map(|e| (e.child, e.way));
                     if let Some(entry) = above.get(at) {
-                        (begin, exact) = (K::own(entry.separator.borrow())?, false);
+                        (begin, exact) = (K::Key::own(entry.separator.borrow())?, false);
                     }
                     continue;
                 }
@@ -296,7 +298,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
                 None => {
                     next = self.remaining(&node.at, above, &mut at);
                     if let Some(entry) = above.get(at).filter(|_| next.is_some()) {
-                        (begin, exact) = (K::own(entry.separator.borrow())?, false);
+                        (begin, exact) = (K::Key::own(entry.separator.borrow())?, false);
                     }
                 }
             }
@@ -482,7 +484,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             return Ok(None);
         }
         let Some(low) = self.suspect(no, K::low(tree.pool(), page))? else { return Ok(None) };
-        let low = low.unwrap_or_else(K::lowest);
+        let low = low.unwrap_or_else(K::Key::lowest);
         let next = sibling(page);
         let high = match next {
             Some(_) => match self.suspect(no, K::high(tree.pool(), page))? {
@@ -560,7 +562,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             } else if let Some(child) =
                 self.guard(node.at.page.no(), K::child(self.tree.pool(), *entry))?
             {
-                let separator = K::own(key.borrow())?;
+                let separator = K::Key::own(key.borrow())?;
                 let way = Way::Node(node.at);
                 fallible::push(below, ParentEntry { separator, child, way }, CHECK)?;
             }
@@ -575,14 +577,16 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         entry: K::Entry<'t>,
         key: &OwnedKeyOf<K>,
     ) -> Result<()> {
-        let mut value = K::value(self.tree.pool(), entry).map(Some);
+        let mut value = K::found(self.tree.pool(), entry)
+            .and_then(|found| found.settle(FarValue::read))
+            .map(Some);
         if !node.at.stands() {
             value = self.tree.get(key.borrow());
         }
         if let Some(Some(value)) = self.guard(node.at.page.no(), value)? {
             self.report.entries += 1;
-            self.report.key_bytes += K::key_weight(key) as u64;
-            self.report.value_bytes += K::weight(&value) as u64;
+            self.report.key_bytes += K::Key::weight(key.borrow()) as u64;
+            self.report.value_bytes += value.weight() as u64;
         }
         Ok(())
     }
@@ -636,7 +640,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             if !page.latch().validate(version) {
                 continue;
             }
-            let low = low?.unwrap_or_else(K::lowest);
+            let low = low?.unwrap_or_else(K::Key::lowest);
             let found = self.descend::<false>(Seek::At(low.borrow()), node.level())?;
             if found.is_some_and(|found| found.node.page().no() == no) {
                 return Ok(true);

@@ -4,24 +4,20 @@ use std::cmp::Ordering;
 
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Retries, fallible};
 use everleaf_pool::{
-    Large, LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES, Pool, RecordRef, RecordView, Step, Stop,
-    StoredValue, copy_part, pair_header,
+    Large, LargeValue, MAX_VALUE_BYTES, Pool, RecordRef, RecordView, Step, Stop, StoredValue,
+    copy_part, pair_header,
 };
 
-use crate::node::FoundValue;
+use crate::node::{FoundValue, TreeKey};
 
 /// Refuses a key or a value that no tree of byte strings takes.
 ///
 /// # Errors
 /// KeyTooLong, ValueTooLong.
-pub(crate) fn check_limits(key: &[u8], value: Option<&[u8]>) -> Result<()> {
-    let (bytes, bytes_max) = (key.len() as u64, MAX_KEY_BYTES as u64);
-    if bytes > bytes_max {
-        return Err(Error::KeyTooLong { bytes, bytes_max });
-    }
-    match value {
-        Some(value) if value.len() as u64 > MAX_VALUE_BYTES => {
-            let bytes = value.len() as u64;
+pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
+    key.check()?;
+    match value.len() as u64 {
+        bytes if bytes > MAX_VALUE_BYTES => {
             Err(Error::ValueTooLong { bytes, bytes_max: MAX_VALUE_BYTES })
         }
         _ => Ok(()),

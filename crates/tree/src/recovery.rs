@@ -21,7 +21,7 @@ use everleaf_pool::{CATALOG_ANCHOR, Leaks, Pool, kind};
 
 use crate::blink::Blink;
 use crate::check::{TreeReport, leaks};
-use crate::node::{Kind, NodeAt, OwnedKeyOf, Shape, damaged, sibling};
+use crate::node::{Kind, NodeAt, OwnedKeyOf, Shape, TreeKey, damaged, sibling};
 
 /// What an eager walk met and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -199,10 +199,10 @@ impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
             Some(no) => Some(Entries { page: self.tree.medium().page(no)?, at: 0 }),
             None => None,
         };
-        let (mut next, mut left, mut begin) = (Some(first), None, K::lowest());
+        let (mut next, mut left, mut begin) = (Some(first), None, K::Key::lowest());
         while let Some(no) = next {
             let page = self.node(no, level)?;
-            let low = K::low(pool, page)?.unwrap_or_else(K::lowest);
+            let low = K::low(pool, page)?.unwrap_or_else(K::Key::lowest);
             if low != begin {
                 return Err(damaged(page, "begins where its left neighbour does not end"));
             }

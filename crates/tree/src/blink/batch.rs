@@ -13,13 +13,17 @@
 //! A caller that must know before the first change that none will fail for want of room looks ahead at the nodes that
 //! each of them will meet ([`Blink::stages`]).
 
+use std::borrow::Borrow;
+
 use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fallible};
 use everleaf_pool::{Stop, retry};
 
 use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::{Blink, FoundNode, Latched, Seek};
 use crate::blink::write::{Condition, Look, Old, Unwanted};
-use crate::node::{InputOf, KeyOf, Kind, NodeAt, NodeRoom, PutPoint, Rank, ValueOf, sibling};
+use crate::node::{
+    InputOf, KeyOf, Kind, NodeAt, NodeRoom, PutPoint, Rank, TreeKey, ValueOf, sibling,
+};
 
 /// Changes of one step at most. The end of an epoch, and readers of the leaf, wait for them.
 const RUN_MAX: usize = 128;
@@ -370,11 +374,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             if room.load.saturating_add(adds.saturating_mul(room.entry)) > room.room {
                 for pos in 0..node.count() {
                     let key = K::key(&self.pool, node.shape(), node.entry(pos))?;
-                    stage.longest = stage.longest.max(K::key_weight(&key));
+                    stage.longest = stage.longest.max(K::Key::weight(key.borrow()));
                 }
                 if sibling(node.page()).is_some() {
                     let high = K::high(&self.pool, node.page())?;
-                    stage.longest = stage.longest.max(K::key_weight(&high));
+                    stage.longest = stage.longest.max(K::Key::weight(high.borrow()));
                 }
             }
             fallible::push(&mut stages, stage, "the way to a key")?;

@@ -9,7 +9,7 @@ use everleaf_pool::{LargeWriter, Pool, StoredValue};
 
 use crate::blink::descend::Blink;
 use crate::blink::write::{Condition, Look, Old, Put, Unwanted, Wanted};
-use crate::node::{InputOf, KeyOf, Kind, NodeBytes, NodeReads, ValueOf};
+use crate::node::{FarValue, InputOf, KeyOf, Kind, NodeBytes, NodeReads, TreeValue, ValueOf};
 
 /// What a key had before a write.
 #[derive(Debug, Clone)]
@@ -79,11 +79,11 @@ where
         }
         let before = match entry.map(|entry| K::found(pool, entry)).transpose() {
             Ok(None) => Before::Absent,
-            Ok(Some(StoredValue::Inline(value))) if !self.keeper.takes(K::weight(&value)) => {
+            Ok(Some(StoredValue::Inline(value))) if !self.keeper.takes(value.weight()) => {
                 Before::TooLarge
             }
             Ok(Some(StoredValue::Inline(value))) => Before::Value(value),
-            Ok(Some(StoredValue::External(far))) if !self.keeper.takes(K::far_weight(&far)) => {
+            Ok(Some(StoredValue::External(far))) if !self.keeper.takes(far.weight()) => {
                 Before::TooLarge
             }
             Ok(Some(StoredValue::External(far))) => {
@@ -107,7 +107,7 @@ where
     fn read(&mut self) -> Result<()> {
         self.inner.read()?;
         if let (Some(far), None) = (&self.far, &self.read) {
-            self.read = Some(match K::read(far) {
+            self.read = Some(match far.read() {
                 Ok(value) => Before::Value(value),
                 Err(error @ Error::NoMemory { .. }) => return Err(error),
                 // Who does not want the old value can do without it.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everleaf_pmem::{Latch, LatchGuard, Medium, Page, PageNo, Result, Retries, Seen, Version};
 use everleaf_pool::Pool;
 
-use crate::node::{KeyOf, Kind, LOW_WORD, NodeAt, OwnedKeyOf, Shape, damaged};
+use crate::node::{KeyOf, Kind, LOW_WORD, NodeAt, OwnedKeyOf, Shape, TreeKey, damaged};
 use crate::slots::Limits;
 use crate::slots::racing::Racing;
 
@@ -313,9 +313,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Whether the node does not lie to the right of what is sought.
     fn reaches(&self, page: Page<'_>, seek: Seek<'_, KeyOf<K>>) -> bool {
         match seek {
-            Seek::At(key) => K::order(key).is_none_or(|key| page.head(LOW_WORD).load() <= key),
+            Seek::At(key) => key.order().is_none_or(|key| page.head(LOW_WORD).load() <= key),
             Seek::Below(key) => {
-                K::order(key).is_none_or(|key| page.head(LOW_WORD).load() < key || key == 0)
+                key.order().is_none_or(|key| page.head(LOW_WORD).load() < key || key == 0)
             }
             Seek::Min | Seek::Max => true,
         }
@@ -326,8 +326,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub(super) fn covers(limits: Limits, seek: Seek<'_, KeyOf<K>>) -> bool {
         let below = |key: u64| limits.high.is_none_or(|high| key < high);
         match seek {
-            Seek::At(key) => K::order(key).is_none_or(|key| limits.low <= key && below(key)),
-            Seek::Below(key) => K::order(key).is_none_or(|key| below(key.saturating_sub(1))),
+            Seek::At(key) => key.order().is_none_or(|key| limits.low <= key && below(key)),
+            Seek::Below(key) => key.order().is_none_or(|key| below(key.saturating_sub(1))),
             Seek::Min => true,
             Seek::Max => limits.high.is_none(),
         }
@@ -350,9 +350,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let slot = match seek {
             Seek::Min => at_or_below(racing.limits.low),
             Seek::Max => at_or_below(u64::MAX),
-            Seek::At(key) => K::order(key).and_then(at_or_below),
+            Seek::At(key) => key.order().and_then(at_or_below),
             // Below the lowest key there is nothing; the first leaf says so.
-            Seek::Below(key) => K::order(key)
+            Seek::Below(key) => key
+                .order()
                 .and_then(|bound| at_or_below(bound.saturating_sub(1).max(racing.limits.low))),
         };
         let Some(slot) = slot else {

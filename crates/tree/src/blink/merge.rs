@@ -25,7 +25,9 @@ use everleaf_pool::{Stop, anchor, kind};
 
 use crate::blink::descend::{Blink, Seek};
 use crate::blink::log::MERGE_WORD;
-use crate::node::{KeyOf, Kind, NodeAt, OwnedKeyOf, Rank, Shape, Siblings, damaged, sibling};
+use crate::node::{
+    KeyOf, Kind, NodeAt, OwnedKeyOf, Rank, Shape, Siblings, TreeKey, damaged, sibling,
+};
 
 /// Announces a merge on media without a journal, as left | right << 32; 0 and 0 end it.
 fn announce<M: Medium>(m: &M, anchor: Page<'_>, left: PageNo, right: PageNo) {
@@ -251,7 +253,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.read_version(right)?;
         let merged = sibling(left) != Some(right.no());
         if let (true, Some(node)) = (merged, K::node(right)) {
-            let separator = K::low(&self.pool, right)?.unwrap_or_else(K::lowest);
+            let separator = K::low(&self.pool, right)?.unwrap_or_else(K::Key::lowest);
             self.remove_entry(separator.borrow(), right.no(), node.level() + 1)?;
         }
         {

@@ -20,7 +20,7 @@ use everleaf_pool::{Stop, retry};
 use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::{Blink, FoundNode, Lag, Latched, Seek};
 use crate::blink::write::{Condition, Look, Old, Wanted};
-use crate::node::{KeyOf, Kind, NodeAt, OwnedKeyOf, ValueOf, damaged, sibling};
+use crate::node::{KeyOf, Kind, NodeAt, OwnedKeyOf, TreeKey, ValueOf, damaged, sibling};
 
 /// An end of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,7 +285,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 low?
             }
         };
-        self.merge_at(low.unwrap_or_else(K::lowest).borrow())
+        self.merge_at(low.unwrap_or_else(K::Key::lowest).borrow())
     }
 }
 

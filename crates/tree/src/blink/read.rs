@@ -30,7 +30,7 @@ use everleaf_pmem::{Error, Latch, Medium, Result, Retries, Version};
 use everleaf_pool::StoredValue;
 
 use crate::blink::descend::{Blink, FoundNode, Reading, Seek};
-use crate::node::{FoundValue, KeyOf, Kind, NodeAt, NodeBytes, ValueOf};
+use crate::node::{FarValue, FoundValue, KeyOf, Kind, NodeAt, NodeBytes, TreeKey, ValueOf};
 use crate::slots::Slot;
 use crate::slots::racing::Racing;
 
@@ -172,7 +172,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             },
         )?;
         // The leaf is left alone by now: a large value takes as long as it takes.
-        found.map(K::settled).transpose()
+        found.map(|found| found.settle(FarValue::read)).transpose()
     }
 
     /// Whether a key is there. Does not read its value.
@@ -189,7 +189,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     #[cold]
     fn found_beside_writer(&self, leaf: Racing<'_>, key: &KeyOf<K>) -> Option<Slot> {
-        let key = K::order(key)?;
+        let key = key.order()?;
         // In a leaf of words the identity is the key.
         leaf.last_below(|k| k <= key).filter(|slot| slot.ident == key)
     }

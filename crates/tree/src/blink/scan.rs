@@ -11,7 +11,10 @@ use everleaf_pmem::{Error, Medium, Result, fallible};
 use everleaf_pool::StoredValue;
 
 use crate::blink::descend::{Blink, Seek};
-use crate::node::{KeyOf, Kind, NodeAt, NodeReads, OwnedKeyOf, ValueOf, damaged, sibling};
+use crate::node::{
+    FarValue, KeyOf, Kind, NodeAt, NodeReads, OwnedKeyOf, TreeKey, TreeValue, ValueOf, damaged,
+    sibling,
+};
 use crate::record::one_entry;
 use crate::slots::racing::Racing;
 
@@ -96,7 +99,7 @@ impl<M: Medium, K: Kind> Gathered<'_, M, K> {
             let missing = (at - seen).saturating_sub(entries.len() + damages.len() - seen);
             entries.extend(here.by_ref().take(missing));
             let read = match apart {
-                Unfinished::Far(key, far) => K::read(&far).map(|value| (key, value)),
+                Unfinished::Far(key, far) => far.read().map(|value| (key, value)),
                 Unfinished::Damaged(error) => Err(error),
             };
             match read {
@@ -283,7 +286,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let end = if ends { self.high_end(at, wish.high)? } else { at.count() };
         let mut found = self.gather(at, first..end, wish.limit)?;
         found.next = match found.last() {
-            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
+            Some(key) if first + found.len() < end => Some(Bound::Excluded(key.own()?)),
             _ if ends => None,
             _ => high.map(Bound::Included),
         };
@@ -305,7 +308,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let first = if ends { self.low_end(at, wish.low)? } else { 0 };
         let mut found = self.gather(at, (first..end).rev(), wish.limit)?;
         found.next = match found.last() {
-            Some(key) if first + found.len() < end => Some(Bound::Excluded(K::own(key)?)),
+            Some(key) if first + found.len() < end => Some(Bound::Excluded(key.own()?)),
             _ if ends => None,
             _ => low.map(Bound::Excluded),
         };
@@ -348,7 +351,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             Ok(Some(K::pair(&self.pool, at.shape(), at.entry(last))?))
         };
         match self.read_leaf(Seek::At(key), settled, |_| Ok(None))? {
-            Some((key, value)) => Ok(Some((key, K::settled(value)?))),
+            Some((key, value)) => Ok(Some((key, value.settle(FarValue::read)?))),
             None => self.first_down(Bound::Included(key)),
         }
     }
@@ -440,11 +443,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             let place = entries.len() + apart.len();
             match K::pair(&self.pool, at.shape(), entry_at(pos)) {
                 Ok((key, StoredValue::Inline(value))) => {
-                    weight = weight.saturating_add(K::weight(&value));
+                    weight = weight.saturating_add(value.weight());
                     fallible::push(&mut entries, (key, value), ENTRIES)?;
                 }
                 Ok((key, StoredValue::External(far))) => {
-                    weight = weight.saturating_add(K::far_weight(&far));
+                    weight = weight.saturating_add(far.weight());
                     fallible::push(&mut apart, (place, Unfinished::Far(key, far)), ENTRIES)?;
                 }
                 Err(error) => {
@@ -479,7 +482,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 continue;
             }
             if found.len() == wish.limit {
-                found.next = found.last().map(K::own).transpose()?.map(Bound::Excluded);
+                found.next = found.last().map(K::Key::own).transpose()?.map(Bound::Excluded);
                 return Ok(found);
             }
             match K::found(&self.pool, K::raced(slot))? {
@@ -493,9 +496,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             }
         }
         found.next = if wish.upwards {
-            leaf.limits.high.and_then(K::from_order).map(Bound::Included)
+            leaf.limits.high.and_then(K::Key::from_order).map(Bound::Included)
         } else {
-            Some(leaf.limits.low).filter(|&l| l > 0).and_then(K::from_order).map(Bound::Excluded)
+            Some(leaf.limits.low)
+                .filter(|&l| l > 0)
+                .and_then(K::Key::from_order)
+                .map(Bound::Excluded)
         };
         Ok(found)
     }

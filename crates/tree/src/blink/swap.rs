@@ -14,7 +14,7 @@ use everleaf_pool::{Pool, StoredValue};
 use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::Blink;
 use crate::blink::write::{Condition, Look, Old};
-use crate::node::{KeyOf, Kind, NodeBytes, NodeReads};
+use crate::node::{FarValue, KeyOf, Kind, NodeBytes, NodeReads};
 
 /// How a compare-and-swap ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ where
 
     fn read(&mut self) -> Result<()> {
         if let (Look::Read, Some(far)) = (self.look, &self.far) {
-            let value = K::read(far)?;
+            let value = far.read()?;
             self.is_it = Some(&value[..]) == self.value;
             self.found = (!self.is_it).then_some(value);
         }

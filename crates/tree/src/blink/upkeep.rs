@@ -22,7 +22,7 @@ use everleaf_pmem::{Backoff, Medium, PageNo, Result, Retries, fallible};
 use everleaf_pool::retry;
 
 use crate::blink::descend::{Blink, PendingMerges, Seek};
-use crate::node::{Asking, KeyOf, Kind, NodeAt, OwnedKeyOf, Rank, sibling};
+use crate::node::{Asking, KeyOf, Kind, NodeAt, OwnedKeyOf, Rank, TreeKey, sibling};
 
 /// How often a place is looked at again that changes under the eyes.
 const LOOKS: u32 = 64;
@@ -62,7 +62,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         {
             return Ok(());
         }
-        self.note_place(K::own(key)?, 0)?;
+        self.note_place(key.own()?, 0)?;
         if std::mem::replace(&mut self.pending().busy, true) {
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 Upkeep::Merge(left, right) => {
                     let merged = retry(|| self.try_merge((left, right), level))?;
                     let Some(separator) = merged else { continue };
-                    self.note_place(K::own(key)?, level + 1)?;
+                    self.note_place(key.own()?, level + 1)?;
                     if level > 0 {
                         self.note_place(separator, level - 1)?;
                     }

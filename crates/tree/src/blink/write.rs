@@ -4,7 +4,9 @@ use everleaf_pmem::{Medium, Result, Retries};
 use everleaf_pool::{LargeWriter, Pool, Stop, StoredValue, retry};
 
 use crate::blink::descend::{Blink, Lag, Seek};
-use crate::node::{InputOf, KeyOf, Kind, NodeBytes, NodeChanges, NodeReads, PutPoint, ValueOf};
+use crate::node::{
+    FarValue, InputOf, KeyOf, Kind, NodeBytes, NodeChanges, NodeReads, PutPoint, TreeKey, ValueOf,
+};
 
 /// Under which condition a write happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +84,7 @@ impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K as NodeRead
 
     fn read(&mut self) -> Result<()> {
         if let (None, Some(far)) = (&self.value, &self.far) {
-            self.value = Some(K::read(far)?);
+            self.value = Some(far.read()?);
         }
         Ok(())
     }
@@ -163,7 +165,6 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         value: &InputOf<K>,
         condition: Condition,
     ) -> Result<Put<O::Value>> {
-        K::check(key, Some(value))?;
         self.pool().throttle(true)?;
         let prepared = K::prepare(&self.pool, key, value)?;
         self.put_prepared(old, key, value, &prepared, condition)
@@ -284,7 +285,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         old: &mut O,
         key: &KeyOf<K>,
     ) -> Result<Put<O::Value>> {
-        K::check(key, None)?;
+        key.check()?;
         self.pool().throttle(false)?;
         let mut turns = Retries::default();
         let (epoch, lag, due) = loop {

@@ -26,8 +26,8 @@
 //! ```
 
 mod header;
+mod pair;
 
-use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::mem;
 use std::ops::Range;
@@ -43,6 +43,7 @@ pub use header::{
     Rank, RightBounds, Run, SIBLING_WORD, Shape, sibling,
 };
 pub(crate) use header::{KIND_AND_FLAGS, damaged};
+pub use pair::{FarValue, TreeKey, TreeValue};
 
 /// A kind of tree, apart from its medium: all that the spine asks of its nodes.
 pub trait Kind: NodeReads + NodeChanges + NodeRestructures + NodeChecks {}
@@ -52,7 +53,7 @@ impl<K: NodeReads + NodeChanges + NodeRestructures + NodeChecks> Kind for K {}
 /// A key of a kind of tree, to look for.
 pub type KeyOf<K> = <K as NodeReads>::Key;
 /// A key of a kind of tree that owns its bytes.
-pub type OwnedKeyOf<K> = <K as NodeReads>::Owned;
+pub type OwnedKeyOf<K> = <KeyOf<K> as TreeKey>::Owned;
 /// A value of a kind of tree, to be stored.
 pub type InputOf<K> = <K as NodeChanges>::Input;
 /// A value of a kind of tree that was found.
@@ -64,9 +65,7 @@ pub type ValueOf<K> = <K as NodeReads>::Value;
 /// writer answers anything, reads nothing outside the page and does not panic; the reader validates afterwards.
 pub trait NodeReads: Send + Sync + Sized + 'static {
     /// A key to look for.
-    type Key: ?Sized + Ord;
-    /// A key that owns its bytes.
-    type Owned: Borrow<Self::Key> + Clone + Ord + Send;
+    type Key: ?Sized + TreeKey;
     /// A node's header, read once for several questions.
     type View<'m>: NodeView<'m>;
     /// One entry.
@@ -77,22 +76,9 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
     /// a node for a key beyond them.
     const PREFIXED: bool;
     /// A value that was found.
-    type Value: Send;
-    /// What leads to a value that is read after its leaf has been left alone. Two equal ones lead to
-    /// the same value for as long as both exist.
-    type Far<'p, M: Medium>: PartialEq;
-
-    /// The smallest key of all.
-    fn lowest() -> Self::Owned;
-
-    /// Copies a key.
-    ///
-    /// # Errors
-    /// NoMemory.
-    fn own(key: &Self::Key) -> Result<Self::Owned>;
-
-    /// How many bytes a key has.
-    fn key_weight(key: &Self::Owned) -> usize;
+    type Value: TreeValue;
+    /// What leads to a value that lies elsewhere.
+    type Far<'p, M: Medium>: FarValue<Value = Self::Value>;
 
     /// The node on a page, if there is one of this kind. Its header is read here. A race may show anything: what leads
     /// into the page is cut to it, here or where it is used.
@@ -134,20 +120,14 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
     }
 
     /// The key of an entry.
-    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, entry: Self::Entry<'_>) -> Result<Self::Owned>;
+    fn key<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+    ) -> Result<OwnedKeyOf<Self>>;
 
     /// The child of an entry of an inner node.
     fn child<M: Medium>(pool: &Pool<M>, entry: Self::Entry<'_>) -> Result<PageNo>;
-
-    /// The number that orders a key, if one word orders all keys of this kind.
-    fn order(_key: &Self::Key) -> Option<u64> {
-        None
-    }
-
-    /// The key that a number orders.
-    fn from_order(_order: u64) -> Option<Self::Owned> {
-        None
-    }
 
     /// The entry in a slot that was read beside a writer. Only asked where [`LOCK_FREE`](Self::LOCK_FREE).
     fn raced(slot: Slot) -> Self::Entry<'static>;
@@ -160,35 +140,16 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
     ) -> Result<Ordering>;
 
     /// The lower bound of a node; `None` is -infinity.
-    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<Self::Owned>>;
+    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<OwnedKeyOf<Self>>>;
 
     /// The upper bound of a node that has a sibling.
-    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Self::Owned>;
+    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<OwnedKeyOf<Self>>;
 
     /// The value of an entry, or what leads to it.
     fn found<'p, M: Medium>(
         pool: &'p Pool<M>,
         entry: Self::Entry<'_>,
     ) -> Result<StoredValue<Self::Value, Self::Far<'p, M>>>;
-
-    /// Reads a value that lies elsewhere. The caller holds no latch.
-    fn read<M: Medium>(far: &Self::Far<'_, M>) -> Result<Self::Value>;
-
-    /// The value that was found.
-    #[inline(always)]
-    fn settled<M: Medium>(
-        found: StoredValue<Self::Value, Self::Far<'_, M>>,
-    ) -> Result<Self::Value> {
-        match found {
-            StoredValue::Inline(value) => Ok(value),
-            StoredValue::External(far) => Self::read(&far),
-        }
-    }
-
-    /// The value of an entry. A large one is read at once.
-    fn value<M: Medium>(pool: &Pool<M>, entry: Self::Entry<'_>) -> Result<Self::Value> {
-        Self::settled(Self::found(pool, entry)?)
-    }
 
     /// The key of an entry, and its value as [`found`](Self::found) has it.
     #[inline]
@@ -197,15 +158,9 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
         pool: &'p Pool<M>,
         shape: Shape,
         entry: Self::Entry<'_>,
-    ) -> Result<(Self::Owned, StoredValue<Self::Value, Self::Far<'p, M>>)> {
+    ) -> Result<(OwnedKeyOf<Self>, StoredValue<Self::Value, Self::Far<'p, M>>)> {
         Ok((Self::key(pool, shape, entry)?, Self::found(pool, entry)?))
     }
-
-    /// About how many bytes a value takes in memory.
-    fn weight(value: &Self::Value) -> usize;
-
-    /// Like [`weight`](Self::weight), for a value that has not been read yet.
-    fn far_weight<M: Medium>(far: &Self::Far<'_, M>) -> usize;
 
     /// The record that an entry refers to, if it refers to one.
     fn record(shape: Shape, entry: Self::Entry<'_>) -> Option<RecordRef>;
@@ -337,7 +292,7 @@ pub struct PutPoint<'m, K: NodeReads> {
 }
 
 /// How pairs get into a leaf and out of it: one by one, or many in ascending order at once. The calls for one pair
-/// come in this order: `check`, `prepare`; with the leaf latched `ready_alone` and, if that is enough, `put_alone`; if
+/// come in this order: `prepare`; with the leaf latched `ready_alone` and, if that is enough, `put_alone`; if
 /// not, `wants`, and with a step of the pool `plan`, `ready` and `put`.
 pub trait NodeChanges: NodeReads {
     /// Whether a longer value for a key that is there makes its leaf fuller.
@@ -356,13 +311,10 @@ pub trait NodeChanges: NodeReads {
     /// A leaf that is filled and the one behind it, made before the step begins.
     type FillPlan;
 
-    /// Checks the limits of a key and a value.
+    /// Checks the limits of a pair, and writes what is too large for a step, ahead of it.
     ///
     /// # Errors
-    /// KeyTooLong, ValueTooLong: each names the limit.
-    fn check(key: &Self::Key, value: Option<&Self::Input>) -> Result<()>;
-
-    /// Writes what is too large for a step, ahead of it.
+    /// KeyTooLong, ValueTooLong: each names the limit. RecordTooLong, Full, I/O errors.
     fn prepare<'p, M: Medium>(
         pool: &'p Pool<M>,
         key: &Self::Key,
@@ -534,7 +486,7 @@ pub trait NodeRestructures: NodeReads {
     type EvenPlan;
 
     /// The separator of a new tree's two leaves; `None` if a new tree has one leaf.
-    fn first_separator() -> Option<Self::Owned>;
+    fn first_separator() -> Option<OwnedKeyOf<Self>>;
 
     /// Makes an empty leaf, between the separator of a new tree, if it has one, and the end on its side;
     /// `right` is the separator and the sibling behind it.
@@ -630,7 +582,7 @@ pub trait NodeRestructures: NodeReads {
     ///
     /// # Errors
     /// NoMemory.
-    fn separator<M: Medium>(prepared: &Self::PreparedSplit<'_, M>) -> Result<Self::Owned>;
+    fn separator<M: Medium>(prepared: &Self::PreparedSplit<'_, M>) -> Result<OwnedKeyOf<Self>>;
 
     /// Plans what the bounds of a split need beside the nodes.
     fn plan_split<'s, 'p: 's, M: Medium>(
@@ -724,9 +676,7 @@ pub trait NodeRestructures: NodeReads {
 
 /// How pairs of byte strings come out of a leaf without memory of their own, and how one gets in whose value was written
 /// before.
-pub trait NodeBytes:
-    NodeReads<Key = [u8], Owned = Vec<u8>, Value = Vec<u8>> + NodeChanges<Input = [u8]>
-{
+pub trait NodeBytes: NodeReads<Key = [u8], Value = Vec<u8>> + NodeChanges<Input = [u8]> {
     /// Copies the key of an entry of a leaf into a list, which is cleared before.
     ///
     /// # Errors
@@ -864,10 +814,14 @@ pub trait NodeChecks: NodeReads {
     fn look<'m>(at: &NodeAt<'m, Self>, pos: usize) -> EntryView<'m, Self>;
 
     /// Whether an entry's words are the ones that its key asks for.
-    fn entry_fits(shape: Shape, entry: Self::Entry<'_>, key: &Self::Owned) -> bool;
+    fn entry_fits(shape: Shape, entry: Self::Entry<'_>, key: &OwnedKeyOf<Self>) -> bool;
 
     /// Whether a node's prefix and upper bound are the ones that its bounds ask for.
-    fn bounds_fit(at: &NodeAt<'_, Self>, low: &Self::Owned, high: Option<&Self::Owned>) -> bool;
+    fn bounds_fit(
+        at: &NodeAt<'_, Self>,
+        low: &OwnedKeyOf<Self>,
+        high: Option<&OwnedKeyOf<Self>>,
+    ) -> bool;
 
     /// The records of a node's bounds.
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2];

@@ -13,13 +13,13 @@ use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue}
 use crate::node::{
     Asking, EntryView, FLAG_BYTES, FoundValue, LOW_WORD, NodeAt, NodeBytes, NodeChanges,
     NodeChecks, NodeReads, NodeRestructures, NodeRoom, NodeView, PutPoint, Rank, RightBounds, Run,
-    Shape, Siblings, UnderLog, damaged, sibling,
+    Shape, Siblings, TreeKey, UnderLog, damaged, sibling,
 };
 use crate::record::{self, PendingRecord};
 use crate::slots::notes::{self, ImageNote};
 use crate::slots::{
-    Image, Inspect, KeyBounds, KeyOrder, KeySplits, Keys, Layout, Probe, Slot, SplitBounds,
-    Strings, ValueWrites, Values,
+    Image, Inspect, KeyBounds, KeyOrder, KeySplits, Keys, Layout, OwnedOf, Probe, Slot,
+    SplitBounds, Strings, ValueWrites, Values,
 };
 
 /// Lines of the search aid that a search may read.
@@ -57,25 +57,12 @@ impl<'m> NodeView<'m> for SlotsView<'m> {
 
 impl<L: Layout, P: Probe, K: Keys> NodeReads for (L, P, K) {
     type Key = K::Key;
-    type Owned = K::Owned;
     type View<'m> = SlotsView<'m>;
     type Entry<'m> = Slot;
     const LOCK_FREE: bool = L::LOCK_FREE && !K::BYTES;
     const PREFIXED: bool = K::BYTES;
     type Value = K::Value;
     type Far<'p, M: Medium> = K::Far<'p, M>;
-
-    fn lowest() -> K::Owned {
-        <K as KeyOrder>::lowest()
-    }
-
-    fn own(key: &K::Key) -> Result<K::Owned> {
-        <K as KeyOrder>::own(key)
-    }
-
-    fn key_weight(key: &K::Owned) -> usize {
-        <K as KeyOrder>::key_weight(key)
-    }
 
     #[inline(always)]
     fn node(page: Page<'_>) -> Option<NodeAt<'_, Self>> {
@@ -116,22 +103,13 @@ impl<L: Layout, P: Probe, K: Keys> NodeReads for (L, P, K) {
     }
 
     #[inline(always)]
-    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<K::Owned> {
+    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<OwnedOf<K>> {
         <K as KeyOrder>::key(pool, shape, slot)
     }
 
     #[inline(always)]
     fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo> {
         <K as KeyOrder>::child(pool, slot)
-    }
-
-    #[inline(always)]
-    fn order(key: &K::Key) -> Option<u64> {
-        <K as KeyOrder>::order(key)
-    }
-
-    fn from_order(order: u64) -> Option<K::Owned> {
-        <K as KeyOrder>::from_order(order)
     }
 
     fn raced(slot: Slot) -> Slot {
@@ -147,11 +125,11 @@ impl<L: Layout, P: Probe, K: Keys> NodeReads for (L, P, K) {
         <K as KeyBounds>::cmp_high(pool, at.page(), at.shape(), key)
     }
 
-    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<K::Owned>> {
+    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<OwnedOf<K>>> {
         <K as KeyBounds>::low(pool, page)
     }
 
-    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<K::Owned> {
+    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<OwnedOf<K>> {
         <K as KeyBounds>::high(pool, page)
     }
 
@@ -163,26 +141,13 @@ impl<L: Layout, P: Probe, K: Keys> NodeReads for (L, P, K) {
         <K as Values>::found(pool, slot)
     }
 
-    fn read<M: Medium>(far: &K::Far<'_, M>) -> Result<K::Value> {
-        <K as Values>::read(far)
-    }
-
     #[inline]
     fn pair<'p, M: Medium>(
         pool: &'p Pool<M>,
         shape: Shape,
         slot: Slot,
-    ) -> Result<(K::Owned, StoredValue<K::Value, K::Far<'p, M>>)> {
+    ) -> Result<(OwnedOf<K>, StoredValue<K::Value, K::Far<'p, M>>)> {
         <K as Values>::pair(pool, shape, slot)
-    }
-
-    #[inline(always)]
-    fn weight(value: &K::Value) -> usize {
-        <K as Values>::weight(value)
-    }
-
-    fn far_weight<M: Medium>(far: &K::Far<'_, M>) -> usize {
-        <K as Values>::far_weight(far)
     }
 
     #[inline(always)]
@@ -219,10 +184,6 @@ impl<L: Layout, P: Probe, K: Keys> NodeChanges for (L, P, K) {
     type Ready<'a> = ();
     const FILLS: bool = false;
     type FillPlan = Infallible;
-
-    fn check(key: &K::Key, value: Option<&K::Input>) -> Result<()> {
-        <K as ValueWrites>::check(key, value)
-    }
 
     #[inline(always)]
     fn prepare<'p, M: Medium>(
@@ -401,8 +362,8 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
     const EVENS: bool = false;
     type EvenPlan = Infallible;
 
-    fn first_separator() -> Option<K::Owned> {
-        <K as KeySplits>::first_separator().and_then(K::from_order)
+    fn first_separator() -> Option<OwnedOf<K>> {
+        <K as KeySplits>::first_separator().and_then(K::Key::from_order)
     }
 
     fn new_leaf<M: Medium>(
@@ -410,7 +371,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         low: Option<&K::Key>,
         right: Option<(&K::Key, PageNo)>,
     ) -> Result<NewNode> {
-        let word = |key: &K::Key| K::order(key).unwrap_or_default();
+        let word = |key: &K::Key| key.order().unwrap_or_default();
         let right = right.map_or(OPEN_END, |(high, no)| RightBounds {
             sibling: no,
             high: word(high),
@@ -427,7 +388,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         (left, separator, right): (PageNo, &K::Key, PageNo),
     ) -> Result<NewNode> {
         let shape = Shape { level, bytes: K::BYTES, slotted: false, prefix: 0 };
-        let lowest = <K as KeyOrder>::lowest();
+        let lowest = K::Key::lowest();
         let slots = [K::entry(shape, lowest.borrow(), left), K::entry(shape, separator, right)];
         let note = ImageNote::new::<M>(slots.len())?;
         Ok(NewNode { shape, low: 0, right: OPEN_END, slots, count: slots.len(), note })
@@ -509,7 +470,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         Ok(SlotSplit { cut, left: shape, keep, shape: right, slots })
     }
 
-    fn separator<M: Medium>(prepared: &SlotSplit<'_, M, K>) -> Result<K::Owned> {
+    fn separator<M: Medium>(prepared: &SlotSplit<'_, M, K>) -> Result<OwnedOf<K>> {
         <K as KeySplits>::separator(&prepared.cut)
     }
 
@@ -702,11 +663,11 @@ impl<L: Layout, P: Probe, K: Keys> NodeChecks for (L, P, K) {
         EntryView { offset: LINE_BYTES + 16 * p, identity: Some(entry.ident), entry }
     }
 
-    fn entry_fits(shape: Shape, slot: Slot, key: &K::Owned) -> bool {
+    fn entry_fits(shape: Shape, slot: Slot, key: &OwnedOf<K>) -> bool {
         K::slot_fits(shape, slot, key)
     }
 
-    fn bounds_fit(at: &NodeAt<'_, Self>, low: &K::Owned, high: Option<&K::Owned>) -> bool {
+    fn bounds_fit(at: &NodeAt<'_, Self>, low: &OwnedOf<K>, high: Option<&OwnedOf<K>>) -> bool {
         <K as Inspect>::bounds_fit(at.page(), at.shape(), low, high)
     }
 

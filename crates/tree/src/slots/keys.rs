@@ -4,27 +4,23 @@
 //! split puts between two of them and what a merge takes away, for values, for what a step writes beside the node, and
 //! for what a check wants to know.
 
-use std::borrow::Borrow;
 use std::cmp::Ordering;
 
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::{Pool, RecordRef, Step, Stop, StoredValue};
 
-use crate::node::Rank;
-use crate::node::{RightBounds, Run, Shape};
+use crate::node::{FarValue, Rank, RightBounds, Run, Shape, TreeKey, TreeValue};
 use crate::slots::{Probe, Slot};
+
+/// A key that owns its bytes.
+pub type OwnedOf<K> = <<K as KeyOrder>::Key as TreeKey>::Owned;
 
 /// The order of keys, and the keys of slots.
 pub trait KeyOrder: Send + Sync + Sized + 'static {
     /// A key to look for.
-    type Key: ?Sized + Ord;
-    /// A key that owns its bytes.
-    type Owned: Borrow<Self::Key> + Clone + Ord + Send;
+    type Key: ?Sized + TreeKey;
     /// Whether nodes say that their keys are byte strings.
     const BYTES: bool;
-
-    /// The smallest key of all.
-    fn lowest() -> Self::Owned;
 
     /// Ranks a key in a node. Under a race the answer may be anything; the reader validates.
     fn rank<M: Medium, P: Probe>(
@@ -48,27 +44,8 @@ pub trait KeyOrder: Send + Sync + Sized + 'static {
         Ok(rank.exact.then(|| Slot::read(page, run.slot(page, rank.le - 1))))
     }
 
-    /// The number that orders a key, if one word orders all keys of this kind.
-    fn order(_key: &Self::Key) -> Option<u64> {
-        None
-    }
-
-    /// The key that a number orders.
-    fn from_order(_order: u64) -> Option<Self::Owned> {
-        None
-    }
-
     /// The key of a slot.
-    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<Self::Owned>;
-
-    /// Copies a key.
-    ///
-    /// # Errors
-    /// NoMemory.
-    fn own(key: &Self::Key) -> Result<Self::Owned>;
-
-    /// How many bytes a key has.
-    fn key_weight(key: &Self::Owned) -> usize;
+    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<OwnedOf<Self>>;
 
     /// The child of an inner node's slot.
     fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo>;
@@ -88,10 +65,10 @@ pub trait KeyBounds: KeyOrder {
     ) -> Result<Ordering>;
 
     /// The lower bound of a node; `None` is -infinity.
-    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<Self::Owned>>;
+    fn low<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Option<OwnedOf<Self>>>;
 
     /// The upper bound of a node that has a sibling.
-    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<Self::Owned>;
+    fn high<M: Medium>(pool: &Pool<M>, page: Page<'_>) -> Result<OwnedOf<Self>>;
 
     /// A slot as it must be in a node with another prefix. This reads the slot's record, so the
     /// caller must not hold record pages.
@@ -152,7 +129,7 @@ pub trait KeySplits: KeyBounds {
     ///
     /// # Errors
     /// NoMemory.
-    fn separator<M: Medium>(prepared: &Self::PreparedSplit<'_, M>) -> Result<Self::Owned>;
+    fn separator<M: Medium>(prepared: &Self::PreparedSplit<'_, M>) -> Result<OwnedOf<Self>>;
 
     /// Plans the bounds of a split.
     fn plan_split<'s, 'p: 's, M: Medium>(
@@ -173,10 +150,9 @@ pub trait KeySplits: KeyBounds {
 /// The values that leaves' slots lead to.
 pub trait Values: KeyOrder {
     /// A value that was found.
-    type Value: Send;
-    /// What leads to a value that is read after its leaf has been left alone. Two equal ones lead to
-    /// the same value for as long as both exist.
-    type Far<'p, M: Medium>: PartialEq;
+    type Value: TreeValue;
+    /// What leads to a value that lies elsewhere.
+    type Far<'p, M: Medium>: FarValue<Value = Self::Value>;
 
     /// The value of a leaf's slot, or what leads to it. Under a race it behaves like
     /// [`rank`](KeyOrder::rank).
@@ -185,25 +161,6 @@ pub trait Values: KeyOrder {
         slot: Slot,
     ) -> Result<StoredValue<Self::Value, Self::Far<'_, M>>>;
 
-    /// Reads a value that lies elsewhere. The caller holds no latch.
-    fn read<M: Medium>(far: &Self::Far<'_, M>) -> Result<Self::Value>;
-
-    /// The value that was found.
-    #[inline(always)]
-    fn settled<M: Medium>(
-        found: StoredValue<Self::Value, Self::Far<'_, M>>,
-    ) -> Result<Self::Value> {
-        match found {
-            StoredValue::Inline(value) => Ok(value),
-            StoredValue::External(far) => Self::read(&far),
-        }
-    }
-
-    /// The value of a leaf's slot. A large one is read at once.
-    fn value<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<Self::Value> {
-        Self::settled(Self::found(pool, slot)?)
-    }
-
     /// The key of a leaf's slot, and its value as [`found`](Self::found) has it.
     #[inline]
     #[allow(clippy::type_complexity)]
@@ -211,19 +168,13 @@ pub trait Values: KeyOrder {
         pool: &Pool<M>,
         shape: Shape,
         slot: Slot,
-    ) -> Result<(Self::Owned, StoredValue<Self::Value, Self::Far<'_, M>>)> {
+    ) -> Result<(OwnedOf<Self>, StoredValue<Self::Value, Self::Far<'_, M>>)> {
         Ok((Self::key(pool, shape, slot)?, Self::found(pool, slot)?))
     }
-
-    /// About how many bytes a value takes in memory.
-    fn weight(value: &Self::Value) -> usize;
-
-    /// Like [`weight`](Self::weight), for a value that has not been read yet.
-    fn far_weight<M: Medium>(far: &Self::Far<'_, M>) -> usize;
 }
 
-/// What a step writes for a pair, beside the leaf. The calls come in this order: `check`,
-/// `prepare`, then `plain_slot`, or `plan` and `write` in a step.
+/// What a step writes for a pair, beside the leaf. The calls come in this order: `prepare`,
+/// then `plain_slot`, or `plan` and `write` in a step.
 pub trait ValueWrites: Values {
     /// A value to store.
     type Input: ?Sized;
@@ -237,13 +188,7 @@ pub trait ValueWrites: Values {
     /// Whether slots need no records, so that a put changes one node alone.
     const PLAIN: bool;
 
-    /// Checks the limits of a key and a value.
-    ///
-    /// # Errors
-    /// KeyTooLong, ValueTooLong: each names the limit.
-    fn check(key: &Self::Key, value: Option<&Self::Input>) -> Result<()>;
-
-    /// Writes what is too large for a step, ahead of it.
+    /// Checks the limits of a pair, and writes what is too large for a step, ahead of it.
     fn prepare<'p, M: Medium>(
         pool: &'p Pool<M>,
         key: &Self::Key,
@@ -284,13 +229,13 @@ pub trait Inspect: KeyOrder {
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2];
 
     /// Whether a slot's words are the ones that its key asks for.
-    fn slot_fits(shape: Shape, slot: Slot, key: &Self::Owned) -> bool;
+    fn slot_fits(shape: Shape, slot: Slot, key: &OwnedOf<Self>) -> bool;
 
     /// Whether a node's prefix and upper bound are the ones that its bounds ask for.
     fn bounds_fit(
         page: Page<'_>,
         shape: Shape,
-        low: &Self::Owned,
-        high: Option<&Self::Owned>,
+        low: &OwnedOf<Self>,
+        high: Option<&OwnedOf<Self>>,
     ) -> bool;
 }

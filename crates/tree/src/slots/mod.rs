@@ -56,7 +56,9 @@ mod writer;
 
 pub use circular::Circular;
 pub use fingerprint::Fingerprint;
-pub use keys::{Inspect, KeyBounds, KeyOrder, KeySplits, SplitBounds, ValueWrites, Values};
+pub use keys::{
+    Inspect, KeyBounds, KeyOrder, KeySplits, OwnedOf, SplitBounds, ValueWrites, Values,
+};
 pub use layout::Layout;
 pub use linear::{Linear, Logged};
 pub use probe::{Binary, Probe, Scan, Segment};

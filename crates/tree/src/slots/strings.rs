@@ -14,11 +14,11 @@
 
 use std::cmp::Ordering;
 
-use everleaf_pmem::{Medium, Page, PageNo, Result, fallible};
+use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::{LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, Rank, RightBounds, Run, Shape, damaged, sibling,
+    HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, Rank, RightBounds, Run, Shape, TreeKey, damaged, sibling,
 };
 use crate::record::{PendingRecord, check_limits, child_page, key_of_record, read};
 use crate::slots::keys::{
@@ -80,12 +80,7 @@ fn compare<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot, key: &[u8]) -> R
 
 impl KeyOrder for Strings {
     type Key = [u8];
-    type Owned = Vec<u8>;
     const BYTES: bool = true;
-
-    fn lowest() -> Vec<u8> {
-        Vec::new()
-    }
 
     #[inline]
     fn rank<M: Medium, P: Probe>(
@@ -128,14 +123,6 @@ impl KeyOrder for Strings {
             _ => separator_of(pool, slot)?,
         };
         record.map_or(Ok(Vec::new()), |r| key_of_record(pool, r))
-    }
-
-    fn own(key: &[u8]) -> Result<Vec<u8>> {
-        fallible::copy(key, "a key")
-    }
-
-    fn key_weight(key: &Vec<u8>) -> usize {
-        key.len()
     }
 
     #[inline]
@@ -255,7 +242,7 @@ impl KeySplits for Strings {
     }
 
     fn separator<M: Medium>(prepared: &PendingSplit<'_, M>) -> Result<Vec<u8>> {
-        Self::own(&prepared.separator)
+        prepared.separator.own()
     }
 
     fn plan_split<'s, 'p: 's, M: Medium>(
@@ -303,10 +290,6 @@ impl Values for Strings {
         read(pool, record_of(slot), |record| pool.find_value(record))
     }
 
-    fn read<M: Medium>(far: &LargeValue<'_, M>) -> Result<Vec<u8>> {
-        far.read()
-    }
-
     /// One visit of the record for both.
     #[inline]
     fn pair<M: Medium>(
@@ -315,14 +298,6 @@ impl Values for Strings {
         slot: Slot,
     ) -> Result<(Vec<u8>, StoredValue<Vec<u8>, LargeValue<'_, M>>)> {
         read(pool, record_of(slot), |record| pool.find_pair(record))
-    }
-
-    fn weight(value: &Vec<u8>) -> usize {
-        value.len()
-    }
-
-    fn far_weight<M: Medium>(far: &LargeValue<'_, M>) -> usize {
-        usize::try_from(far.value_bytes()).unwrap_or(usize::MAX)
     }
 }
 
@@ -333,15 +308,12 @@ impl ValueWrites for Strings {
     const REPLACES_PAYLOAD: bool = false;
     const PLAIN: bool = false;
 
-    fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        check_limits(key, value)
-    }
-
     fn prepare<'p, M: Medium>(
         pool: &'p Pool<M>,
         key: &[u8],
         value: &[u8],
     ) -> Result<PendingRecord<'p, M>> {
+        check_limits(key, value)?;
         PendingRecord::new(pool, key, value)
     }
 

@@ -18,12 +18,7 @@ pub struct Words;
 
 impl KeyOrder for Words {
     type Key = u64;
-    type Owned = u64;
     const BYTES: bool = false;
-
-    fn lowest() -> u64 {
-        0
-    }
 
     #[inline(always)]
     fn rank<M: Medium, P: Probe>(
@@ -51,24 +46,8 @@ impl KeyOrder for Words {
         Ok(found.map(|pos| Slot::read(page, run.slot(page, pos))))
     }
 
-    fn order(key: &u64) -> Option<u64> {
-        Some(*key)
-    }
-
-    fn from_order(order: u64) -> Option<u64> {
-        Some(order)
-    }
-
     fn key<M: Medium>(_: &Pool<M>, shape: Shape, slot: Slot) -> Result<u64> {
         Ok(slot.key(shape))
-    }
-
-    fn own(key: &u64) -> Result<u64> {
-        Ok(*key)
-    }
-
-    fn key_weight(_: &u64) -> usize {
-        8
     }
 
     #[inline(always)]
@@ -165,19 +144,6 @@ impl Values for Words {
     fn found<M: Medium>(_: &Pool<M>, slot: Slot) -> Result<StoredValue<u64, Infallible>> {
         Ok(StoredValue::Inline(slot.payload))
     }
-
-    fn read<M: Medium>(far: &Infallible) -> Result<u64> {
-        match *far {}
-    }
-
-    #[inline(always)]
-    fn weight(_: &u64) -> usize {
-        8
-    }
-
-    fn far_weight<M: Medium>(far: &Infallible) -> usize {
-        match *far {}
-    }
 }
 
 impl ValueWrites for Words {
@@ -186,10 +152,6 @@ impl ValueWrites for Words {
     type Plan = ();
     const REPLACES_PAYLOAD: bool = true;
     const PLAIN: bool = true;
-
-    fn check(_: &u64, _: Option<&u64>) -> Result<()> {
-        Ok(())
-    }
 
     fn prepare<M: Medium>(_: &Pool<M>, _: &u64, _: &u64) -> Result<()> {
         Ok(())

@@ -34,25 +34,12 @@ pub struct EntryAt<'m> {
 
 impl NodeReads for Slotted {
     type Key = [u8];
-    type Owned = Vec<u8>;
     type View<'m> = View<'m>;
     type Entry<'m> = EntryAt<'m>;
     const LOCK_FREE: bool = false;
     const PREFIXED: bool = true;
     type Value = Vec<u8>;
     type Far<'p, M: Medium> = LargeValue<'p, M>;
-
-    fn lowest() -> Vec<u8> {
-        Vec::new()
-    }
-
-    fn own(key: &[u8]) -> Result<Vec<u8>> {
-        fallible::copy(key, "a key")
-    }
-
-    fn key_weight(key: &Vec<u8>) -> usize {
-        key.len()
-    }
 
     #[inline(always)]
     fn node(page: Page<'_>) -> Option<NodeAt<'_, Self>> {
@@ -138,10 +125,6 @@ impl NodeReads for Slotted {
         Ok(StoredValue::Inline(value))
     }
 
-    fn read<M: Medium>(far: &LargeValue<'_, M>) -> Result<Vec<u8>> {
-        far.read()
-    }
-
     #[inline]
     fn pair<'p, M: Medium>(
         pool: &'p Pool<M>,
@@ -155,14 +138,6 @@ impl NodeReads for Slotted {
             }
             _ => Ok((Self::key(pool, shape, entry)?, Self::found(pool, entry)?)),
         }
-    }
-
-    fn weight(value: &Vec<u8>) -> usize {
-        value.len()
-    }
-
-    fn far_weight<M: Medium>(far: &LargeValue<'_, M>) -> usize {
-        usize::try_from(far.value_bytes()).unwrap_or(usize::MAX)
     }
 
     #[inline(always)]
@@ -265,16 +240,13 @@ impl NodeChanges for Slotted {
     const FILLS: bool = true;
     type FillPlan = Fill;
 
-    fn check(key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        check_limits(key, value)
-    }
-
     #[inline(always)]
     fn prepare<'p, M: Medium>(
         pool: &'p Pool<M>,
         key: &[u8],
         value: &[u8],
     ) -> Result<Option<PendingRecord<'p, M>>> {
+        check_limits(key, value)?;
         if is_inline(key.len(), value.len(), pool.geometry().page_bytes()) {
             return Ok(None);
         }

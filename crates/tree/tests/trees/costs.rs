@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use everleaf_pmem::{Counted, Counts, Dram, Geometry};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::slots::Keys;
+use everleaf_tree::slots::{Keys, OwnedOf};
 use everleaf_tree::slots::{Layout, Probe};
 use everleaf_tree::{
     CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
@@ -39,7 +39,7 @@ struct Costs {
 fn costs<L: Layout, P: Probe, K: Keys>(
     _: fn(Blink<Memory, (L, P, K)>),
     slots: u32,
-    key: impl Fn(u64) -> K::Owned,
+    key: impl Fn(u64) -> OwnedOf<K>,
     value: &K::Input,
 ) -> Costs {
     let memory = Dram::new(Geometry::new(slots).expect("valid"), 1 << 12).expect("memory");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::common::script::rng;
 use everleaf_pmem::{Dram, Geometry};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::slots::{KeyOrder, Keys, ValueWrites};
+use everleaf_tree::slots::{Keys, OwnedOf, ValueWrites};
 use everleaf_tree::slots::{Layout, Probe};
 use everleaf_tree::{CircTree, FastFair, INDEX_ANCHOR, StringTree};
 use rand::seq::SliceRandom;
@@ -20,7 +20,7 @@ enum Write {
 use Write::{Put, Remove};
 
 /// What key the i-th is, and the value of all.
-type Like<'v, K> = (fn(u64) -> <K as KeyOrder>::Owned, &'v <K as ValueWrites>::Input);
+type Like<'v, K> = (fn(u64) -> OwnedOf<K>, &'v <K as ValueWrites>::Input);
 
 fn mixed(i: u64) -> u64 {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15)

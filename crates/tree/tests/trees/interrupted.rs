@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, PageNo, Redo, Result, Word};
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::slots::{Circular, Layout, Linear, Logged, Sentinel};
-use everleaf_tree::slots::{Keys, Strings, Words};
+use everleaf_tree::slots::{Keys, OwnedOf, Strings, Words};
 use everleaf_tree::{INDEX_ANCHOR, Leaks, leaks};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -61,7 +61,7 @@ impl Medium for Refusing {
 type Tree<L, K> = Blink<Refusing, (L, Sentinel, K)>;
 
 /// All pairs, by scans in both directions.
-fn content<L: Layout, K: Keys>(tree: &Tree<L, K>) -> Vec<(K::Owned, K::Value)>
+fn content<L: Layout, K: Keys>(tree: &Tree<L, K>) -> Vec<(OwnedOf<K>, K::Value)>
 where
     K::Value: PartialEq,
 {
@@ -85,7 +85,7 @@ where
 /// Random operations of which many fail. Returns how many entries were missing at their most.
 fn run<L: Layout, K: Keys>(
     seed: u64,
-    key: impl Fn(&mut Xoshiro256PlusPlus) -> K::Owned,
+    key: impl Fn(&mut Xoshiro256PlusPlus) -> OwnedOf<K>,
     value: impl Fn(u64) -> (Box<K::Input>, K::Value),
 ) -> u64
 where
@@ -97,7 +97,7 @@ where
     let pool = Arc::new(Tree::<L, K>::format_pool(medium).expect("formats"));
     let tree: Tree<L, K> = Blink::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let (mut model, mut most) = (BTreeMap::<K::Owned, K::Value>::new(), 0);
+    let (mut model, mut most) = (BTreeMap::<OwnedOf<K>, K::Value>::new(), 0);
     for i in 0..6_000u64 {
         let refused = if rng.random_bool(0.5) { rng.random_range(1..5) } else { 0 };
         pool.medium().left.store(refused, Ordering::Relaxed);

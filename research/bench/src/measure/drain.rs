@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use everleaf_pmem::{Counted, Dram, Geometry};
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::slots::{Circular, Layout, Linear, Probe, Scan, Sentinel};
-use everleaf_tree::slots::{Keys, Strings, Words};
+use everleaf_tree::slots::{Keys, OwnedOf, Strings, Words};
 use everleaf_tree::{INDEX_ANCHOR, TreeReport};
 use serde::Deserialize;
 
@@ -93,7 +93,7 @@ impl Drain {
     fn measure<L: Layout, P: Probe, K: Keys>(
         &self,
         seed: u64,
-        key: fn(u64) -> K::Owned,
+        key: fn(u64) -> OwnedOf<K>,
         value: &K::Input,
     ) -> Result<Figures> {
         type Memory = Counted<Dram>;

@@ -15,9 +15,7 @@ use everleaf_tree::{Index, Kind, TreeReport};
 pub type Records = (Circular, Sentinel, Strings);
 
 /// A kind of tree from byte strings to byte strings, and how long those are that stand for numbers.
-pub trait TextKind:
-    Kind<Key = [u8], Owned = Vec<u8>, Input = [u8], Value = Vec<u8>> + 'static
-{
+pub trait TextKind: Kind<Key = [u8], Input = [u8], Value = Vec<u8>> + 'static {
     /// Slots of a page that holds few pairs.
     const SLOTS: u32;
     /// Bytes that the key of a number has behind the number.
