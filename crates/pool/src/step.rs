@@ -114,6 +114,12 @@ pub struct Step<'p, M: Medium> {
 }
 
 impl<'p, M: Medium> Step<'p, M> {
+    /// The step's pool.
+    #[inline(always)]
+    pub fn pool(&self) -> &'p Pool<M> {
+        self.pool
+    }
+
     /// The medium of the step's pool.
     #[inline(always)]
     pub fn medium(&self) -> &'p M {

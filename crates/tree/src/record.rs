@@ -14,6 +14,7 @@ use crate::node::{FoundValue, TreeKey};
 ///
 /// # Errors
 /// KeyTooLong, ValueTooLong.
+#[inline(always)]
 pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
     key.check()?;
     match value.len() as u64 {

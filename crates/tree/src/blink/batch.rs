@@ -22,7 +22,7 @@ use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::{Blink, FoundNode, Latched, Seek};
 use crate::blink::write::{Condition, Look, Old, Unwanted};
 use crate::node::{
-    InputOf, KeyOf, Kind, NodeAt, NodeRoom, PutPoint, Rank, TreeKey, ValueOf, sibling,
+    InLeaf, InputOf, KeyOf, Kind, NodeAt, NodeRoom, PutPoint, Rank, TreeKey, ValueOf, sibling,
 };
 
 /// Changes of one step at most. The end of an epoch, and readers of the leaf, wait for them.
@@ -315,7 +315,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             let at = PutPoint { node, rank, found };
             let mut ready = K::Ready::default();
             let fits = match value {
-                Some(value) => K::ready_in_leaf(&mut ready, &at, (key, value)),
+                Some(value) => {
+                    let answer = K::ready::<M>(&mut ready, &at, (key, value), None);
+                    matches!(answer, InLeaf::Ready)
+                }
                 None => found.is_some_and(|entry| K::record(node.shape(), entry).is_none()),
             };
             if !fits {
@@ -326,7 +329,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 None => op.insert(m.enter_for(count)?),
             };
             match value {
-                Some(value) => K::put_alone(m, op, &at, (key, value), &mut ready),
+                Some(value) => K::put_in_leaf(m, op, &at, (key, value), &ready),
                 None => K::remove(m, op, page, node.shape(), rank.le - 1),
             }
             (done, has_removed) = (done + 1, has_removed | value.is_none());

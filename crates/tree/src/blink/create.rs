@@ -14,7 +14,7 @@ use everleaf_pool::{Glance, Hooks, Pool, Stop, kind, retry};
 use crate::blink::descend::Blink;
 use crate::blink::log;
 use crate::blink::merge::announced;
-use crate::node::{Kind, NodeChecks, damaged};
+use crate::node::{Kind, NodeChecks, TreeKey, damaged};
 use crate::slots::notes;
 
 impl<M: Medium, K: Kind> Blink<M, K> {
@@ -23,7 +23,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// # Errors
     /// Full, or a poisoned or read-only medium.
     pub fn create(pool: Arc<Pool<M>>, anchor: PageNo) -> Result<Self> {
-        K::check_medium::<M>()?;
+        check_medium::<M, K>()?;
         pool.expect_nodes(Self::hooks().nodes)?;
         let root = retry(|| Self::first_nodes(&pool, anchor))?;
         Ok(Self::with_root(pool, anchor, root))
@@ -40,7 +40,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if Self::is_rootless(&pool, anchor)? {
             return Self::create(pool, anchor);
         }
-        K::check_medium::<M>()?;
+        check_medium::<M, K>()?;
         pool.expect_nodes(Self::hooks().nodes)?;
         let root = pool.anchor(anchor)?;
         let tree = Self::with_root(pool, anchor, root);
@@ -66,7 +66,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let seen = glance.read(anchor, |page| Ok::<_, Error>((root_of(page)?, announced(page))))?;
         match seen? {
             (root @ 1.., None) if !log::logs_splits::<M, K>() => {
-                K::check_medium::<M>()?;
+                check_medium::<M, K>()?;
                 pool.expect_nodes(Self::hooks().nodes)?;
                 Ok(Self::with_root(pool, anchor, root))
             }
@@ -136,7 +136,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut step = pool.step();
         // Leaves of words must not have both bounds infinite (void is a key outside them), so two
         // leaves stand from the start.
-        let cut = K::first_separator();
+        let cut = K::FIRST_SEPARATOR.and_then(K::Key::from_order);
         let (left, mut left_held) = step.new_page(kind::NODE)?;
         let mut fresh = if cut.is_some() {
             Some((step.new_page(kind::NODE)?, step.new_page(kind::NODE)?))
@@ -153,7 +153,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let mut others = match right {
             Some((cut, right)) => Some((
                 K::new_leaf(pool, Some(cut), None)?,
-                K::new_root(pool, 1, (left.no(), cut, K::child_at(pool, cut, right)?))?,
+                K::new_root(pool, 1, (left.no(), cut, K::child_at(pool, cut, right, false)?))?,
             )),
             None => None,
         };
@@ -198,6 +198,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             Ok(page.no())
         })
     }
+}
+
+/// Refuses media on which the nodes do not survive a crash.
+fn check_medium<M: Medium, K: NodeChecks>() -> Result<()> {
+    if M::JOURNALED || !K::NEEDS_JOURNAL {
+        return Ok(());
+    }
+    let what =
+        format!("{} nodes need a medium with a journal, which makes their steps whole", K::NAME);
+    Err(Error::Unsupported { what })
 }
 
 /// Redoes one change of any kind: the tree's own or the pool's.

@@ -439,11 +439,11 @@ impl Cursor {
     ) -> Result<bool> {
         let entry = at.entry(pos);
         if self.keys_only {
-            K::key_into(&tree.pool, at.shape(), entry, &mut self.next_key)?;
-            return Ok(false);
+            return K::pair_into(&tree.pool, at.shape(), entry, &mut self.next_key, None);
         }
         self.has_value = false;
-        K::pair_into(&tree.pool, at.shape(), entry, &mut self.next_key, self.value.own())
+        let value = Some(self.value.own());
+        K::pair_into(&tree.pool, at.shape(), entry, &mut self.next_key, value)
     }
 
     /// The entry was validated: the cursor is there.

@@ -18,7 +18,7 @@ use everleaf_pool::{Stop, kind, retry};
 
 use crate::blink::before::{Before, KeepBefore};
 use crate::blink::descend::Blink;
-use crate::node::{InputOf, KeyOf, Kind, NodeAt, ValueOf, sibling};
+use crate::node::{Filling, InputOf, KeyOf, Kind, NodeAt, ValueOf, sibling};
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Puts the first of some pairs, whose keys ascend, into the tree, if they fill a leaf at whose end they belong.
@@ -41,7 +41,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             true => K::plan_fill(&leaf, self.below_high(&leaf, pairs)?)?,
             false => None,
         };
-        let Some(mut plan) = plan else {
+        let Some(Filling { count, separator, mut leaves }) = plan else {
             held.unlock_unchanged();
             return Ok(0);
         };
@@ -52,14 +52,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 return Ok(0);
             }
         }
-        let count = K::fill_count(&plan);
         if let Some(keeper) = keeper {
             let due = pairs[..count].iter().filter(|(key, _)| keeper.is_due(key));
             due.into_iter().try_for_each(|(key, _)| keeper.keep(key, Before::Absent))?;
         }
-        let right = retry(|| self.try_fill(page, &mut plan))?;
+        let right = retry(|| self.try_fill(page, count, &mut leaves))?;
         // The pairs are there. Upkeep that fails is no failure of them, as in `put`: who passes next tries again.
-        let _ = self.enter_in_parent(page, K::fill_separator(&plan), right);
+        let _ = self.enter_in_parent(page, separator.borrow(), right);
         drop(held);
         let _ = self.complete(spot.lag);
         Ok(count)
@@ -85,15 +84,20 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(&pairs[..low])
     }
 
-    fn try_fill(&self, page: Page<'_>, plan: &mut K::FillPlan) -> Result<PageNo, Stop> {
+    fn try_fill(
+        &self,
+        page: Page<'_>,
+        count: usize,
+        leaves: &mut K::FilledLeaves,
+    ) -> Result<PageNo, Stop> {
         debug_assert!(page.latch().is_held(), "page {} is filled without its latch", page.no());
         let mut step = self.pool.step();
         let (right, mut right_held) = step.new_page(kind::NODE)?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
-        K::fill_leaf(self.medium(), &mut op, (page, right), plan);
+        K::fill_leaf(self.medium(), &mut op, (page, right), leaves);
         // Each key is new.
-        self.medium().count(&mut op, self.anchor(), K::fill_count(plan) as i64);
+        self.medium().count(&mut op, self.anchor(), count as i64);
         right_held.set_ready();
         step.publish_free(&mut op);
         drop(op);

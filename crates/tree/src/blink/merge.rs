@@ -168,19 +168,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         debug_assert!(self.merging.try_lock().is_err(), "one merge of a tree at a time");
         debug_assert!([left, right, parent].iter().all(|page| page.latch().is_held()));
         debug_assert_eq!(parent_shape.level, shape.level + 1);
-        let Some(mut merged) = K::prepare_merge(&self.pool, left, right, shape)? else {
+        let mut step = self.pool.step();
+        let Some(mut plan) = K::plan_merge(&mut step, left, right, shape)? else {
             family.unlock_unchanged();
             return Ok(false);
         };
-        let mut step = self.pool.step();
-        K::release_bound(&mut step, left, right)?;
         step.free_page(right.no())?;
         let anchor = if M::JOURNALED { None } else { Some(self.pool.latch(self.anchor())?) };
         let mut op = step.enter()?;
         if let Some((page, _)) = &anchor {
             announce(m, *page, left.no(), right.no());
         }
-        K::merge(m, &mut op, left, &mut merged, &mut |build| match &anchor {
+        K::merge(m, &mut op, left, &mut plan, &mut |build| match &anchor {
             Some((anchor, _)) => self.logged(*anchor, left, build),
             None => build(),
         });

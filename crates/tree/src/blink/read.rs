@@ -228,7 +228,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
                 Ok(false)
             }
             Some(StoredValue::Inline(())) => Ok(true),
-            Some(StoredValue::External(far)) => K::read_into(&far, value.own()).map(|()| true),
+            Some(StoredValue::External(far)) => far.read_into(value.own()).map(|()| true),
         }
     }
 
@@ -250,7 +250,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         Ok(match found {
             None => None,
             Some(StoredValue::Inline(bytes)) => Some(bytes),
-            Some(StoredValue::External(far)) => Some(K::read_at(&far, offset, buf)?),
+            Some(StoredValue::External(far)) => Some(far.read_at(offset, buf)?),
         })
     }
 

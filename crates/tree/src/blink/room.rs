@@ -91,7 +91,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let load = |no: PageNo| -> Result<Option<usize>> {
             let page = self.medium().page(no)?;
             self.read_version(page)?;
-            Ok(K::node(page).filter(|_| K::may_take(page)).map(|node| K::load(&node)))
+            Ok(K::node(page).filter(|_| K::may_take(page)).map(|node| K::fill(&node).0))
         };
         let loads = [left, right].map(|no| no.map(load).transpose());
         let [of_left, of_right] = loads;

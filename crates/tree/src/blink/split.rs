@@ -18,7 +18,7 @@ use everleaf_pool::{Stop, anchor, kind, retry};
 
 use crate::blink::descend::{Blink, Lag};
 use crate::blink::log;
-use crate::node::{Asking, KeyOf, Kind, MAX_LEVEL, NodeAt, OwnedKeyOf, damaged, sibling};
+use crate::node::{Asking, KeyOf, Kind, MAX_LEVEL, NewEntry, NodeAt, OwnedKeyOf, damaged, sibling};
 
 /// What is tried again while others change the parent.
 const ENTER: &str = "entering a node in its parent";
@@ -70,18 +70,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let page = node.page();
         debug_assert!(page.latch().is_held(), "page {} is split without its latch", page.no());
         debug_assert!(0 < keep && keep < node.count(), "both nodes hold entries");
-        let cut = K::prepare_split(&self.pool, page, node.shape(), keep)?;
-        let separator = K::separator::<M>(&cut)?;
+        let (separator, cut) = K::prepare_split(&self.pool, page, node.shape(), keep)?;
         let mut step = self.pool.step();
         let (right, mut right_held) = step.new_page(kind::NODE)?;
-        let plan = K::plan_split(&mut step, &cut)?;
-        let mut ready = K::ready_split(page, right, &plan, &cut)?;
+        let mut plan = K::plan_split(&mut step, page, &cut)?;
         let logs = log::logs_splits::<M, K>();
         let anchor = logs.then(|| self.pool.latch(self.anchor())).transpose()?;
         let mut op = step.enter()?;
         step.publish_alloc(&mut op);
         let nodes = (page, right);
-        K::split(&mut step, &mut op, nodes, &plan, &cut, &mut ready, &mut |trim| {
+        K::split(&mut step, &mut op, nodes, &mut plan, &cut, &mut |trim| {
             right_held.set_ready();
             match &anchor {
                 Some((anchor, _held)) => self.logged(*anchor, page, trim),
@@ -110,7 +108,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if level > MAX_LEVEL {
             return Err(damaged(left, "is higher than any tree"));
         }
-        let child = K::child_at(&self.pool, separator, right)?;
+        let child = K::child_at(&self.pool, separator, right, false)?;
         let mut turns = Retries::default();
         loop {
             let entered = retry(|| {
@@ -146,11 +144,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             held.unlock_unchanged();
             return Ok(Entered::Yes);
         }
-        if let Some(asking) = K::entry_wants::<M>(&node, rank, separator) {
-            self.split(&node, held, asking)?;
-            return Ok(Entered::Again);
-        }
-        let mut entry = K::new_entry(&node, rank, (separator, right))?;
+        let mut entry = match K::new_entry::<M>(&node, rank, (separator, right))? {
+            NewEntry::Ready(entry) => entry,
+            NewEntry::NeedsRoom(asking) => {
+                self.split(&node, held, asking)?;
+                return Ok(Entered::Again);
+            }
+        };
         let mut op = m.enter()?;
         K::enter(m, &mut op, node.page(), node.shape(), rank, &mut entry);
         drop(op);
@@ -179,7 +179,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let can_grow = is_mine || beside.is_some();
         if can_grow {
             let separator = K::high(&self.pool, root)?;
-            let child = K::held_child(&self.pool, separator.borrow(), right)?;
+            let child = K::child_at(&self.pool, separator.borrow(), right.no(), true)?;
             self.grow(root, separator.borrow(), child)?;
         }
         beside.into_iter().for_each(LatchGuard::unlock_unchanged);

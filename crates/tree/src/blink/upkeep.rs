@@ -171,11 +171,11 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         let node = child(le - 1)?;
         let Some(own) = NodeAt::<K>::of(node, level) else { return Ok(Upkeep::Rest) };
-        let (shape, load) = (own.shape(), |page| K::node(page).map_or(0, |node| K::load(&node)));
+        let (shape, load) = (own.shape(), |page| K::node(page).map_or(0, |node| K::fill(&node).0));
         let right = if le < count { Some(child(le)?) } else { None };
         let fits = right.filter(|right| K::fit::<M>(node, *right, shape));
         // A merge moves the entries of the right one: the pair that moves less is taken.
-        if le > 1 && fits.is_none_or(|right| K::load(&own) <= load(right)) {
+        if le > 1 && fits.is_none_or(|right| K::fill(&own).0 <= load(right)) {
             let left = child(le - 2)?;
             if K::fit::<M>(left, node, shape) {
                 return Ok(Upkeep::Merge(left.no(), node.no()));

@@ -5,7 +5,8 @@ use everleaf_pool::{LargeWriter, Pool, Stop, StoredValue, retry};
 
 use crate::blink::descend::{Blink, Lag, Seek};
 use crate::node::{
-    FarValue, InputOf, KeyOf, Kind, NodeBytes, NodeChanges, NodeReads, PutPoint, TreeKey, ValueOf,
+    FarValue, InLeaf, InputOf, KeyOf, Kind, NodeBytes, NodeChanges, NodeReads, PutPoint, TreeKey,
+    ValueOf,
 };
 
 /// Under which condition a write happens.
@@ -222,39 +223,59 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             held.unlock_unchanged();
             return Ok(Some((None, spot.lag)));
         }
-        let at = PutPoint { node, rank, found };
+        let (at, pair) = (PutPoint { node, rank, found }, (key, value));
         let mut ready = K::Ready::default();
-        if K::ready_alone(&mut ready, &at, (key, value), prepared) {
-            let mut op = m.enter()?;
-            K::put_alone(m, &mut op, &at, (key, value), &mut ready);
-            if !rank.exact {
-                self.count_new(&mut op);
+        match K::ready(&mut ready, &at, pair, Some(prepared)) {
+            InLeaf::Ready => {}
+            InLeaf::NeedsRoom(asking) => {
+                let wants = |at: &PutPoint<'_, K>| match K::ready(
+                    &mut K::Ready::default(),
+                    at,
+                    pair,
+                    Some(prepared),
+                ) {
+                    InLeaf::NeedsRoom(asking) => Some(asking),
+                    InLeaf::Ready | InLeaf::NeedsStep => None,
+                };
+                self.make_room(&node, held, key, asking, wants)?;
+                return Ok(None);
             }
-            let epoch = Some(m.epoch(&op));
-            drop(op);
-            drop(held);
-            return Ok(Some((epoch, spot.lag)));
+            InLeaf::NeedsStep => {
+                let epoch = self.put_with_step(&at, pair, prepared)?;
+                drop(held);
+                return Ok(Some((Some(epoch), spot.lag)));
+            }
         }
-        if let Some(asking) = K::wants(&at, key, value, prepared) {
-            let wants = |at: &PutPoint<'_, K>| K::wants(at, key, value, prepared);
-            self.make_room(&node, held, key, asking, wants)?;
-            return Ok(None);
-        }
-        let mut step = self.pool.step();
-        let plan = K::plan(&mut step, &at, prepared)?;
-        K::ready(&mut ready, &at, (key, value), &plan)?;
-        let mut op = step.enter()?;
-        step.publish_alloc(&mut op);
-        K::put(&mut step, &mut op, &at, &plan, (key, value), prepared, &mut ready);
+        let mut op = m.enter()?;
+        K::put_in_leaf(m, &mut op, &at, pair, &ready);
         if !rank.exact {
             self.count_new(&mut op);
         }
-        // The old record goes only after nothing names it.
-        step.publish_free(&mut op);
         let epoch = Some(m.epoch(&op));
         drop(op);
         drop(held);
         Ok(Some((epoch, spot.lag)))
+    }
+
+    /// Puts a pair that needs more than its leaf, which has room for it. Answers the epoch.
+    #[inline(always)]
+    fn put_with_step<'s, 'p: 's>(
+        &'p self,
+        at: &PutPoint<'_, K>,
+        pair: (&KeyOf<K>, &InputOf<K>),
+        prepared: &'s <K as NodeChanges>::Prepared<'p, M>,
+    ) -> Result<u64, Stop> {
+        let mut step = self.pool.step();
+        let plan = K::plan(&mut step, at, pair, prepared)?;
+        let mut op = step.enter()?;
+        step.publish_alloc(&mut op);
+        K::put(&mut step, &mut op, at, &plan, pair, prepared);
+        if !at.rank.exact {
+            self.count_new(&mut op);
+        }
+        // The old record goes only after nothing names it.
+        step.publish_free(&mut op);
+        Ok(self.medium().epoch(&op))
     }
 
     /// Apart: who changes a value has no use for it.

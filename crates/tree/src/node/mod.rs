@@ -33,7 +33,7 @@ use std::mem;
 use std::ops::Range;
 
 use everleaf_pmem::{Change, Geometry, Medium, Page, PageNo, Result, SharedPair, fallible};
-use everleaf_pool::{Large, Pool, RecordRef, Step, Stop, StoredValue};
+use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::slots::Slot;
 use crate::slotted::LeafCopy;
@@ -161,6 +161,9 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
     ) -> Result<(OwnedKeyOf<Self>, StoredValue<Self::Value, Self::Far<'p, M>>)> {
         Ok((Self::key(pool, shape, entry)?, Self::found(pool, entry)?))
     }
+
+    /// How much of a node is used, and how much there is, in a measure that is the same for all nodes of a tree.
+    fn fill(at: &NodeAt<'_, Self>) -> (usize, usize);
 
     /// The record that an entry refers to, if it refers to one.
     fn record(shape: Shape, entry: Self::Entry<'_>) -> Option<RecordRef>;
@@ -291,9 +294,31 @@ pub struct PutPoint<'m, K: NodeReads> {
     pub found: Option<K::Entry<'m>>,
 }
 
-/// How pairs get into a leaf and out of it: one by one, or many in ascending order at once. The calls for one pair
-/// come in this order: `prepare`; with the leaf latched `ready_alone` and, if that is enough, `put_alone`; if
-/// not, `wants`, and with a step of the pool `plan`, `ready` and `put`.
+/// Whether a pair can be put into its leaf.
+#[derive(Debug, Clone, Copy)]
+pub enum InLeaf {
+    /// It is ready.
+    Ready,
+    /// The leaf has no room for it.
+    NeedsRoom(Asking),
+    /// More than the leaf would change: what is beside it needs a step of the pool.
+    NeedsStep,
+}
+
+/// How many pairs fill a leaf at once.
+pub struct Filling<K: NodeChanges> {
+    /// How many pairs that is, the one in the new leaf among them.
+    pub count: usize,
+    /// What is between the two leaves.
+    pub separator: OwnedKeyOf<K>,
+    /// The leaves.
+    pub leaves: K::FilledLeaves,
+}
+
+/// How pairs get into a leaf and out of it: one by one, or many in ascending order at once. A pair is
+/// [prepared](Self::prepare). Once its writer has latched the leaf, it is made [ready](Self::ready) and
+/// [put into the leaf](Self::put_in_leaf); or, if that needs a step of the pool, [planned](Self::plan) and
+/// [put](Self::put).
 pub trait NodeChanges: NodeReads {
     /// Whether a longer value for a key that is there makes its leaf fuller.
     const VALUES_GROW: bool;
@@ -302,14 +327,14 @@ pub trait NodeChanges: NodeReads {
     /// What was made for a put before its step begins: large values are written. It is given back
     /// unless the step uses it.
     type Prepared<'p, M: Medium>;
-    /// What a step has reserved for a pair.
-    type Plan;
-    /// All that takes memory for a change of a leaf, made before the step begins: then nothing may fail.
+    /// All that takes memory for a change of a leaf, made before it begins: then nothing may fail.
     type Ready<'a>: Default;
+    /// What a step has reserved for a pair, and its change of the leaf.
+    type Plan<'a>;
     /// Whether that is ever done: several changes of a leaf in one step, and pairs that fill a leaf.
     const FILLS: bool;
     /// A leaf that is filled and the one behind it, made before the step begins.
-    type FillPlan;
+    type FilledLeaves;
 
     /// Checks the limits of a pair, and writes what is too large for a step, ahead of it.
     ///
@@ -321,59 +346,44 @@ pub trait NodeChanges: NodeReads {
         value: &Self::Input,
     ) -> Result<Self::Prepared<'p, M>>;
 
-    /// Makes ready to put a pair, if that changes nothing but the leaf, and the leaf has room for it.
-    fn ready_alone<'a, M: Medium>(
+    /// Makes ready to put a pair into its place in a leaf, if that changes nothing else and the leaf has room for it. Of
+    /// a pair that is not prepared, that is found out here.
+    fn ready<'a, M: Medium>(
         ready: &mut Self::Ready<'a>,
         at: &PutPoint<'_, Self>,
         pair: (&'a Self::Key, &'a Self::Input),
-        prepared: &Self::Prepared<'_, M>,
-    ) -> bool;
+        prepared: Option<&Self::Prepared<'_, M>>,
+    ) -> InLeaf;
 
-    /// What the pair asks of the leaf; `None` if there is room for it.
-    fn wants<M: Medium>(
-        at: &PutPoint<'_, Self>,
-        key: &Self::Key,
-        value: &Self::Input,
-        prepared: &Self::Prepared<'_, M>,
-    ) -> Option<Asking>;
-
-    /// Makes ready what goes into the leaf with a step of the pool, before that begins.
-    ///
-    /// # Errors
-    /// NoMemory, Corrupt.
-    fn ready<'a>(
-        ready: &mut Self::Ready<'a>,
-        at: &PutPoint<'_, Self>,
-        pair: (&'a Self::Key, &'a Self::Input),
-        plan: &Self::Plan,
-    ) -> Result<()>;
-
-    /// Puts a pair into its place in a leaf that has room for it, and nowhere else.
-    fn put_alone<'m, M: Medium>(
+    /// Puts a pair that is ready.
+    fn put_in_leaf<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
         at: &PutPoint<'_, Self>,
         pair: (&Self::Key, &Self::Input),
-        ready: &mut Self::Ready<'_>,
+        ready: &Self::Ready<'_>,
     );
 
-    /// Plans what the pair needs beside the leaf, and plans to give back what the entry refers to that
-    /// it replaces.
-    fn plan<'s, 'p: 's, M: Medium>(
+    /// Plans what the pair needs beside a leaf that has room for it, and to give back what the entry refers to that it
+    /// replaces; and makes ready what goes into the leaf.
+    ///
+    /// # Errors
+    /// NoMemory, Corrupt, Full.
+    fn plan<'s, 'p: 's, 'a, M: Medium>(
         step: &mut Step<'s, M>,
         at: &PutPoint<'_, Self>,
+        pair: (&'a Self::Key, &'a Self::Input),
         prepared: &'s Self::Prepared<'p, M>,
-    ) -> Result<Self::Plan, Stop>;
+    ) -> Result<Self::Plan<'a>, Stop>;
 
     /// Writes what `plan` reserved, and then puts the pair into its place in the leaf.
     fn put<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
         op: &mut M::Op<'s>,
         at: &PutPoint<'_, Self>,
-        plan: &Self::Plan,
+        plan: &Self::Plan<'_>,
         pair: (&Self::Key, &Self::Input),
         prepared: &'s Self::Prepared<'p, M>,
-        ready: &mut Self::Ready<'_>,
     );
 
     /// Plans to give back what an entry of a leaf refers to.
@@ -388,13 +398,6 @@ pub trait NodeChanges: NodeReads {
         pos: usize,
     );
 
-    /// As [`ready_alone`](NodeChanges::ready_alone), for a pair of which nothing is prepared.
-    fn ready_in_leaf<'a>(
-        ready: &mut Self::Ready<'a>,
-        at: &PutPoint<'_, Self>,
-        pair: (&'a Self::Key, &'a Self::Input),
-    ) -> bool;
-
     /// Plans to put the first of some pairs behind the entries of a leaf, so that it is full, and one more into a new
     /// leaf behind it. The keys ascend from above the leaf's last one to below its upper bound. `None` if the pairs do
     /// not fill the leaf, or cannot be put like that.
@@ -404,20 +407,14 @@ pub trait NodeChanges: NodeReads {
     fn plan_fill(
         at: &NodeAt<'_, Self>,
         pairs: &[(&Self::Key, &Self::Input)],
-    ) -> Result<Option<Self::FillPlan>>;
-
-    /// How many pairs the plan has, the one in the new leaf among them.
-    fn fill_count(plan: &Self::FillPlan) -> usize;
-
-    /// What is between the two leaves.
-    fn fill_separator(plan: &Self::FillPlan) -> &Self::Key;
+    ) -> Result<Option<Filling<Self>>>;
 
     /// Stores both leaves, the new one first.
     fn fill_leaf<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
-        leaves: (Page<'_>, Page<'_>),
-        plan: &mut Self::FillPlan,
+        pages: (Page<'_>, Page<'_>),
+        leaves: &mut Self::FilledLeaves,
     );
 }
 
@@ -430,6 +427,14 @@ pub struct Asking {
     pub rank: Rank,
     /// How many bytes it takes, with its slot.
     pub bytes: usize,
+}
+
+/// An entry for a child, if its node has room for it.
+pub enum NewEntry<E> {
+    /// It has.
+    Ready(E),
+    /// It has none.
+    NeedsRoom(Asking),
 }
 
 /// How full a node is, in units of its kind: slots, or bytes.
@@ -466,6 +471,8 @@ pub struct Siblings<'m> {
 pub trait NodeRestructures: NodeReads {
     /// Whether splits on a medium without a journal keep an undo log.
     const LOGGED: bool;
+    /// The separator of a new tree's two leaves, by its [order](TreeKey::order); `None` if a new tree has one leaf.
+    const FIRST_SEPARATOR: Option<u64>;
     /// What an entry says of a child.
     type Child: Copy;
     /// A new node, made before its step begins: it takes memory.
@@ -474,19 +481,14 @@ pub trait NodeRestructures: NodeReads {
     type Entering<'a>;
     /// What was prepared for a split before its step began.
     type PreparedSplit<'p, M: Medium>;
-    /// What a step has reserved for a split.
+    /// What a step has reserved for a split, and both nodes, made before it begins.
     type SplitPlan;
-    /// Both nodes of a split, made before its step begins.
-    type SplitReady;
-    /// What was prepared for a merge before its step began.
-    type PreparedMerge;
+    /// What a step has planned for a merge.
+    type MergePlan;
     /// Whether nodes of this kind are ever evened out.
     const EVENS: bool;
     /// What goes where.
     type EvenPlan;
-
-    /// The separator of a new tree's two leaves; `None` if a new tree has one leaf.
-    fn first_separator() -> Option<OwnedKeyOf<Self>>;
 
     /// Makes an empty leaf, between the separator of a new tree, if it has one, and the end on its side;
     /// `right` is the separator and the sibling behind it.
@@ -509,8 +511,8 @@ pub trait NodeRestructures: NodeReads {
         below: (PageNo, &Self::Key, Self::Child),
     ) -> Result<Self::Built>;
 
-    /// What an entry says of a child that begins at `separator`. May wait for the child's latch, so the
-    /// caller holds its left neighbour's or none, and not its parent's.
+    /// What an entry says of a child that begins at `separator`. Unless the caller `holds` the child's latch it may wait
+    /// for it, so the caller holds its left neighbour's or none, and not its parent's.
     ///
     /// # Errors
     /// I/O errors, Corrupt.
@@ -518,37 +520,21 @@ pub trait NodeRestructures: NodeReads {
         pool: &Pool<M>,
         separator: &Self::Key,
         child: PageNo,
-    ) -> Result<Self::Child>;
-
-    /// The same, for who holds the child's latch.
-    ///
-    /// # Errors
-    /// Corrupt.
-    fn held_child<M: Medium>(
-        pool: &Pool<M>,
-        separator: &Self::Key,
-        child: Page<'_>,
+        holds: bool,
     ) -> Result<Self::Child>;
 
     /// Makes a page that nobody can reach the new node.
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Self::Built);
 
-    /// What an entry for a child at `separator` asks of an inner node; `None` if there is room for it.
-    fn entry_wants<M: Medium>(
-        at: &NodeAt<'_, Self>,
-        rank: Rank,
-        separator: &Self::Key,
-    ) -> Option<Asking>;
-
-    /// Makes an entry for a child ready, for an inner node that has room for it.
+    /// Makes an entry for a child ready, for an inner node; or says what it asks of a node that has no room for it.
     ///
     /// # Errors
     /// NoMemory, Corrupt.
-    fn new_entry<'a>(
+    fn new_entry<'a, M: Medium>(
         at: &NodeAt<'_, Self>,
         rank: Rank,
         entry: (&'a Self::Key, Self::Child),
-    ) -> Result<Self::Entering<'a>>;
+    ) -> Result<NewEntry<Self::Entering<'a>>>;
 
     /// Puts an entry for a child into an inner node.
     fn enter<'m, M: Medium>(
@@ -570,53 +556,40 @@ pub trait NodeRestructures: NodeReads {
     /// Corrupt.
     fn split_point(at: &NodeAt<'_, Self>, asking: Asking) -> Result<usize>;
 
-    /// Reads and prepares all for a split of `left` after its first `keep` entries.
+    /// Reads and prepares all for a split of `left` after its first `keep` entries. Answers the smallest key that belongs
+    /// to the right node, too.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory.
     fn prepare_split<'p, M: Medium>(
         pool: &'p Pool<M>,
         left: Page<'_>,
         shape: Shape,
         keep: usize,
-    ) -> Result<Self::PreparedSplit<'p, M>>;
+    ) -> Result<(OwnedKeyOf<Self>, Self::PreparedSplit<'p, M>)>;
 
-    /// The smallest key that belongs to the right node of a split.
+    /// Plans what the bounds of a split need beside the nodes, and makes both nodes ready.
     ///
     /// # Errors
-    /// NoMemory.
-    fn separator<M: Medium>(prepared: &Self::PreparedSplit<'_, M>) -> Result<OwnedKeyOf<Self>>;
-
-    /// Plans what the bounds of a split need beside the nodes.
+    /// NoMemory, Corrupt, Full.
     fn plan_split<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
+        left: Page<'_>,
         prepared: &'s Self::PreparedSplit<'p, M>,
     ) -> Result<Self::SplitPlan, Stop>;
-
-    /// Makes both nodes ready, before the step begins; `right` is the page of the new one.
-    ///
-    /// # Errors
-    /// NoMemory, Corrupt.
-    fn ready_split<M: Medium>(
-        left: Page<'_>,
-        right: Page<'_>,
-        plan: &Self::SplitPlan,
-        prepared: &Self::PreparedSplit<'_, M>,
-    ) -> Result<Self::SplitReady>;
 
     /// Splits the left node: builds the right one whole, and then cuts the left one by `under_log`.
     fn split<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
         op: &mut M::Op<'s>,
         nodes: (Page<'_>, Page<'_>),
-        plan: &Self::SplitPlan,
+        plan: &mut Self::SplitPlan,
         prepared: &'s Self::PreparedSplit<'p, M>,
-        ready: &mut Self::SplitReady,
         under_log: &mut UnderLog<'_>,
     );
 
     /// Whether a removal that leaves a leaf so should look at the leaf's neighbours.
     fn is_sparse(at: &NodeAt<'_, Self>) -> bool;
-
-    /// How much of a node is used, in a measure that is the same for all nodes of a tree.
-    fn load(at: &NodeAt<'_, Self>) -> usize;
 
     /// Whether an inner node can take in one more child without a split.
     fn takes_another<M: Medium>(at: &NodeAt<'_, Self>) -> bool;
@@ -624,27 +597,24 @@ pub trait NodeRestructures: NodeReads {
     /// Whether two neighbours fit into one node. Reads beside writers, too.
     fn fit<M: Medium>(left: Page<'_>, right: Page<'_>, shape: Shape) -> bool;
 
-    /// Reads and prepares all for a merge of `right` into `left`; none if they do not fit after all.
-    fn prepare_merge<M: Medium>(
-        pool: &Pool<M>,
-        left: Page<'_>,
-        right: Page<'_>,
-        shape: Shape,
-    ) -> Result<Option<Self::PreparedMerge>>;
-
-    /// Plans to give back the bound between two nodes that merge.
-    fn release_bound<M: Medium>(
+    /// Reads all for a merge of `right` into `left`, and plans it and to give back the bound between them; none if they do
+    /// not fit after all.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory.
+    fn plan_merge<M: Medium>(
         step: &mut Step<'_, M>,
         left: Page<'_>,
         right: Page<'_>,
-    ) -> Result<(), Stop>;
+        shape: Shape,
+    ) -> Result<Option<Self::MergePlan>, Stop>;
 
     /// Makes `left` the node of both.
     fn merge<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
         left: Page<'_>,
-        prepared: &mut Self::PreparedMerge,
+        plan: &mut Self::MergePlan,
         under_log: &mut UnderLog<'_>,
     );
 
@@ -677,28 +647,17 @@ pub trait NodeRestructures: NodeReads {
 /// How pairs of byte strings come out of a leaf without memory of their own, and how one gets in whose value was written
 /// before.
 pub trait NodeBytes: NodeReads<Key = [u8], Value = Vec<u8>> + NodeChanges<Input = [u8]> {
-    /// Copies the key of an entry of a leaf into a list, which is cleared before.
+    /// Copies the key of an entry of a leaf and, if it is wanted, the value into lists, which are cleared before. Says
+    /// whether the value is there: one in extents is left out, and so is one that cannot be read.
     ///
     /// # Errors
-    /// Corrupt, I/O errors, NoMemory.
-    fn key_into<M: Medium>(
-        pool: &Pool<M>,
-        shape: Shape,
-        entry: Self::Entry<'_>,
-        key: &mut Vec<u8>,
-    ) -> Result<()>;
-
-    /// Copies key and value of an entry of a leaf into lists, which are cleared before. Says whether the
-    /// value is there: one in extents is left out, and so is one that cannot be read.
-    ///
-    /// # Errors
-    /// As [`key_into`](Self::key_into), of the key.
+    /// Corrupt, I/O errors, NoMemory: of the key.
     fn pair_into<M: Medium>(
         pool: &Pool<M>,
         shape: Shape,
         entry: Self::Entry<'_>,
         key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
+        value: Option<&mut Vec<u8>>,
     ) -> Result<bool>;
 
     /// Copies a whole leaf, if pairs lie in their leaf. Says whether it did. The reader validates afterwards.
@@ -712,43 +671,31 @@ pub trait NodeBytes: NodeReads<Key = [u8], Value = Vec<u8>> + NodeChanges<Input 
     /// Finds the value of an entry of a leaf: a copy, or what others hold, too; or says what leads to it.
     ///
     /// # Errors
-    /// As [`key_into`](Self::key_into).
+    /// Corrupt, I/O errors, NoMemory.
     fn value_into<'p, M: Medium>(
         pool: &'p Pool<M>,
         shape: Shape,
         entry: Self::Entry<'_>,
         value: &mut FoundValue,
-    ) -> Result<StoredValue<(), Self::Far<'p, M>>>;
-
-    /// Reads a value that lies elsewhere into a list, which is cleared before. The caller holds no latch.
-    ///
-    /// # Errors
-    /// As [`key_into`](Self::key_into).
-    fn read_into<M: Medium>(far: &Self::Far<'_, M>, value: &mut Vec<u8>) -> Result<()>;
+    ) -> Result<StoredValue<(), LargeValue<'p, M>>>;
 
     /// Fills a buffer with bytes of the value of an entry of a leaf, from byte `from` of it on. Says how
     /// many that were, or what leads to them.
     ///
     /// # Errors
-    /// As [`key_into`](Self::key_into).
+    /// Corrupt, I/O errors, NoMemory.
     fn part_into<'p, M: Medium>(
         pool: &'p Pool<M>,
         shape: Shape,
         entry: Self::Entry<'_>,
         from: u64,
         buf: &mut [u8],
-    ) -> Result<StoredValue<usize, Self::Far<'p, M>>>;
-
-    /// As [`part_into`](Self::part_into), of a value that lies elsewhere. The caller holds no latch.
-    ///
-    /// # Errors
-    /// As [`key_into`](Self::key_into).
-    fn read_at<M: Medium>(far: &Self::Far<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize>;
+    ) -> Result<StoredValue<usize, LargeValue<'p, M>>>;
 
     /// Bytes of the value of an entry of a leaf.
     ///
     /// # Errors
-    /// As [`key_into`](Self::key_into).
+    /// Corrupt, I/O errors, NoMemory.
     fn value_bytes<M: Medium>(pool: &Pool<M>, shape: Shape, entry: Self::Entry<'_>) -> Result<u64>;
 
     /// What a put of a large pair has prepared. The put need not have the value any more: nothing of it
@@ -772,6 +719,8 @@ pub struct EntryView<'m, K: NodeReads> {
 pub trait NodeChecks: NodeReads {
     /// The number that a pool on a file or on persistent memory remembers for these nodes.
     const HASH: u64;
+    /// Whether they survive a crash only on a medium with a journal, which makes their steps whole.
+    const NEEDS_JOURNAL: bool;
     /// Their name for people.
     const NAME: &'static str;
 
@@ -781,12 +730,6 @@ pub trait NodeChecks: NodeReads {
 
     /// Whether these nodes can be in pages of that shape.
     fn fits(geometry: Geometry) -> bool;
-
-    /// Refuses media on which these nodes do not survive a crash.
-    ///
-    /// # Errors
-    /// Unsupported.
-    fn check_medium<M: Medium>() -> Result<()>;
 
     /// Redoes one change of such a node.
     ///
@@ -825,7 +768,4 @@ pub trait NodeChecks: NodeReads {
 
     /// The records of a node's bounds.
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2];
-
-    /// How much of a leaf is used, and how much there is.
-    fn fill(at: &NodeAt<'_, Self>) -> (usize, usize);
 }

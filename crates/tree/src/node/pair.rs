@@ -27,6 +27,7 @@ pub trait TreeKey: Ord {
     ///
     /// # Errors
     /// KeyTooLong, which names the limit.
+    #[inline(always)]
     fn check(&self) -> Result<()> {
         Ok(())
     }
@@ -75,6 +76,7 @@ impl TreeKey for [u8] {
     fn weight(&self) -> usize {
         self.len()
     }
+    #[inline(always)]
     fn check(&self) -> Result<()> {
         let (bytes, bytes_max) = (self.len() as u64, MAX_KEY_BYTES as u64);
         if bytes > bytes_max { Err(Error::KeyTooLong { bytes, bytes_max }) } else { Ok(()) }

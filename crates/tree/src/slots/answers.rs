@@ -11,9 +11,9 @@ use everleaf_pmem::{Change, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, 
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    Asking, EntryView, FLAG_BYTES, FoundValue, LOW_WORD, NodeAt, NodeBytes, NodeChanges,
-    NodeChecks, NodeReads, NodeRestructures, NodeRoom, NodeView, PutPoint, Rank, RightBounds, Run,
-    Shape, Siblings, TreeKey, UnderLog, damaged, sibling,
+    Asking, EntryView, FLAG_BYTES, Filling, FoundValue, InLeaf, LOW_WORD, NewEntry, NodeAt,
+    NodeBytes, NodeChanges, NodeChecks, NodeReads, NodeRestructures, NodeRoom, NodeView, PutPoint,
+    Rank, RightBounds, Run, Shape, Siblings, TreeKey, UnderLog, damaged, sibling,
 };
 use crate::record::{self, PendingRecord};
 use crate::slots::notes::{self, ImageNote};
@@ -150,6 +150,9 @@ impl<L: Layout, P: Probe, K: Keys> NodeReads for (L, P, K) {
         <K as Values>::pair(pool, shape, slot)
     }
 
+    fn fill(at: &NodeAt<'_, Self>) -> (usize, usize) {
+        (at.count(), at.page().slots())
+    }
     #[inline(always)]
     fn record(shape: Shape, slot: Slot) -> Option<RecordRef> {
         <K as Inspect>::record(shape, slot)
@@ -180,10 +183,10 @@ impl<L: Layout, P: Probe, K: Keys> NodeChanges for (L, P, K) {
     const VALUES_GROW: bool = false;
     type Input = K::Input;
     type Prepared<'p, M: Medium> = K::Prepared<'p, M>;
-    type Plan = K::Plan;
     type Ready<'a> = ();
+    type Plan<'a> = K::Plan;
     const FILLS: bool = false;
-    type FillPlan = Infallible;
+    type FilledLeaves = Infallible;
 
     #[inline(always)]
     fn prepare<'p, M: Medium>(
@@ -195,43 +198,27 @@ impl<L: Layout, P: Probe, K: Keys> NodeChanges for (L, P, K) {
     }
 
     #[inline(always)]
-    fn ready_alone<'a, M: Medium>(
+    fn ready<'a, M: Medium>(
         (): &mut (),
         at: &PutPoint<'_, Self>,
-        (key, value): (&'a K::Key, &'a K::Input),
-        prepared: &K::Prepared<'_, M>,
-    ) -> bool {
-        K::PLAIN && Self::wants(at, key, value, prepared).is_none()
-    }
-
-    #[inline(always)]
-    fn wants<M: Medium>(
-        at: &PutPoint<'_, Self>,
-        _: &K::Key,
-        _: &K::Input,
-        _: &K::Prepared<'_, M>,
-    ) -> Option<Asking> {
-        let full = at.node.count() >= L::capacity::<M>(at.node.page().slots(), at.node.shape());
-        (full && at.found.is_none()).then_some(Asking { rank: at.rank, bytes: size_of::<Slot>() })
-    }
-
-    #[inline(always)]
-    fn ready<'a>(
-        (): &mut (),
-        _: &PutPoint<'_, Self>,
         _: (&'a K::Key, &'a K::Input),
-        _: &K::Plan,
-    ) -> Result<()> {
-        Ok(())
+        _: Option<&K::Prepared<'_, M>>,
+    ) -> InLeaf {
+        let full = at.node.count() >= L::capacity::<M>(at.node.page().slots(), at.node.shape());
+        match full && at.found.is_none() {
+            true => InLeaf::NeedsRoom(Asking { rank: at.rank, bytes: size_of::<Slot>() }),
+            false if K::PLAIN => InLeaf::Ready,
+            false => InLeaf::NeedsStep,
+        }
     }
 
     #[inline(always)]
-    fn put_alone<'m, M: Medium>(
+    fn put_in_leaf<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
         at: &PutPoint<'_, Self>,
         (key, value): (&K::Key, &K::Input),
-        (): &mut (),
+        (): &(),
     ) {
         if let Some(slot) = K::plain_slot(key, value) {
             link(m, op, at, slot);
@@ -239,9 +226,10 @@ impl<L: Layout, P: Probe, K: Keys> NodeChanges for (L, P, K) {
     }
 
     #[inline(always)]
-    fn plan<'s, 'p: 's, M: Medium>(
+    fn plan<'s, 'p: 's, 'a, M: Medium>(
         step: &mut Step<'s, M>,
         at: &PutPoint<'_, Self>,
+        _: (&'a K::Key, &'a K::Input),
         prepared: &'s K::Prepared<'p, M>,
     ) -> Result<K::Plan, Stop> {
         <K as ValueWrites>::plan(step, prepared, at.found)
@@ -255,7 +243,6 @@ impl<L: Layout, P: Probe, K: Keys> NodeChanges for (L, P, K) {
         plan: &K::Plan,
         pair: (&K::Key, &K::Input),
         prepared: &'s K::Prepared<'p, M>,
-        (): &mut (),
     ) {
         let slot = <K as ValueWrites>::write(step, op, at.node.shape(), plan, pair, prepared);
         link(step.medium(), op, at, slot);
@@ -277,33 +264,19 @@ impl<L: Layout, P: Probe, K: Keys> NodeChanges for (L, P, K) {
         notes::note_remove(m, op, page, pos);
     }
 
-    fn ready_in_leaf<'a>(
-        (): &mut (),
-        _: &PutPoint<'_, Self>,
-        _: (&'a K::Key, &'a K::Input),
-    ) -> bool {
-        false
-    }
-
-    fn plan_fill(_: &NodeAt<'_, Self>, _: &[(&K::Key, &K::Input)]) -> Result<Option<Infallible>> {
+    fn plan_fill(
+        _: &NodeAt<'_, Self>,
+        _: &[(&K::Key, &K::Input)],
+    ) -> Result<Option<Filling<Self>>> {
         Ok(None)
     }
-
-    fn fill_count(plan: &Infallible) -> usize {
-        match *plan {}
-    }
-
-    fn fill_separator(plan: &Infallible) -> &K::Key {
-        match *plan {}
-    }
-
     fn fill_leaf<'m, M: Medium>(
         _: &'m M,
         _: &mut M::Op<'m>,
         _: (Page<'_>, Page<'_>),
-        plan: &mut Infallible,
+        leaves: &mut Infallible,
     ) {
-        match *plan {}
+        match *leaves {}
     }
 }
 
@@ -352,19 +325,15 @@ pub struct SlotMerge {
 
 impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
     const LOGGED: bool = K::BYTES || L::LOGGED;
+    const FIRST_SEPARATOR: Option<u64> = K::FIRST_SEPARATOR;
     type Child = PageNo;
     type Built = NewNode;
     type Entering<'a> = Slot;
     type PreparedSplit<'p, M: Medium> = SlotSplit<'p, M, K>;
-    type SplitPlan = K::SplitPlan;
-    type SplitReady = ImageNote;
-    type PreparedMerge = SlotMerge;
+    type SplitPlan = (K::SplitPlan, ImageNote);
+    type MergePlan = SlotMerge;
     const EVENS: bool = false;
     type EvenPlan = Infallible;
-
-    fn first_separator() -> Option<OwnedOf<K>> {
-        <K as KeySplits>::first_separator().and_then(K::Key::from_order)
-    }
 
     fn new_leaf<M: Medium>(
         _: &Pool<M>,
@@ -395,13 +364,8 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
     }
 
     #[inline(always)]
-    fn child_at<M: Medium>(_: &Pool<M>, _: &K::Key, child: PageNo) -> Result<PageNo> {
+    fn child_at<M: Medium>(_: &Pool<M>, _: &K::Key, child: PageNo, _: bool) -> Result<PageNo> {
         Ok(child)
-    }
-
-    #[inline(always)]
-    fn held_child<M: Medium>(_: &Pool<M>, _: &K::Key, child: Page<'_>) -> Result<PageNo> {
-        Ok(child.no())
     }
 
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, new: &mut NewNode) {
@@ -413,18 +377,16 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
     }
 
     #[inline(always)]
-    fn entry_wants<M: Medium>(at: &NodeAt<'_, Self>, rank: Rank, _: &K::Key) -> Option<Asking> {
-        let full = at.count() >= L::capacity::<M>(at.page().slots(), at.shape());
-        full.then_some(Asking { rank, bytes: size_of::<Slot>() })
-    }
-
-    #[inline(always)]
-    fn new_entry(
+    fn new_entry<M: Medium>(
         at: &NodeAt<'_, Self>,
-        _: Rank,
+        rank: Rank,
         (separator, child): (&K::Key, PageNo),
-    ) -> Result<Slot> {
-        Ok(K::entry(at.shape(), separator, child))
+    ) -> Result<NewEntry<Slot>> {
+        let is_full = at.count() >= L::capacity::<M>(at.page().slots(), at.shape());
+        Ok(match is_full {
+            true => NewEntry::NeedsRoom(Asking { rank, bytes: size_of::<Slot>() }),
+            false => NewEntry::Ready(K::entry(at.shape(), separator, child)),
+        })
     }
 
     fn enter<'m, M: Medium>(
@@ -456,7 +418,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         left: Page<'_>,
         shape: Shape,
         keep: usize,
-    ) -> Result<SlotSplit<'p, M, K>> {
+    ) -> Result<(OwnedOf<K>, SlotSplit<'p, M, K>)> {
         let run = Run::of(left);
         debug_assert!(0 < keep && keep < run.count, "both nodes of a split hold entries");
         let at = |pos| Slot::read(left, run.slot(left, pos));
@@ -467,36 +429,25 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         for pos in keep..run.count {
             slots.push(K::reshape(pool, at(pos), shape, right)?);
         }
-        Ok(SlotSplit { cut, left: shape, keep, shape: right, slots })
-    }
-
-    fn separator<M: Medium>(prepared: &SlotSplit<'_, M, K>) -> Result<OwnedOf<K>> {
-        <K as KeySplits>::separator(&prepared.cut)
+        let separator = <K as KeySplits>::separator(&cut)?;
+        Ok((separator, SlotSplit { cut, left: shape, keep, shape: right, slots }))
     }
 
     fn plan_split<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
+        _: Page<'_>,
         prepared: &'s SlotSplit<'p, M, K>,
-    ) -> Result<K::SplitPlan, Stop> {
-        <K as KeySplits>::plan_split(step, &prepared.cut)
-    }
-
-    fn ready_split<M: Medium>(
-        _: Page<'_>,
-        _: Page<'_>,
-        _: &K::SplitPlan,
-        prepared: &SlotSplit<'_, M, K>,
-    ) -> Result<ImageNote> {
-        ImageNote::new::<M>(prepared.slots.len())
+    ) -> Result<(K::SplitPlan, ImageNote), Stop> {
+        let bounds = <K as KeySplits>::plan_split(step, &prepared.cut)?;
+        Ok((bounds, ImageNote::new::<M>(prepared.slots.len())?))
     }
 
     fn split<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
         op: &mut M::Op<'s>,
         (left, right): (Page<'_>, Page<'_>),
-        plan: &K::SplitPlan,
+        (plan, note): &mut (K::SplitPlan, ImageNote),
         prepared: &'s SlotSplit<'p, M, K>,
-        note: &mut ImageNote,
         under_log: &mut UnderLog<'_>,
     ) {
         let m = step.medium();
@@ -521,10 +472,6 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         count <= room_for_two(slots) && count.is_multiple_of(slots / 32 + 1)
     }
 
-    fn load(at: &NodeAt<'_, Self>) -> usize {
-        at.count()
-    }
-
     fn takes_another<M: Medium>(at: &NodeAt<'_, Self>) -> bool {
         at.count() < L::capacity::<M>(at.page().slots(), at.shape())
     }
@@ -542,12 +489,14 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         nl + nr <= most && !both_infinite
     }
 
-    fn prepare_merge<M: Medium>(
-        pool: &Pool<M>,
+    fn plan_merge<M: Medium>(
+        step: &mut Step<'_, M>,
         left: Page<'_>,
         right: Page<'_>,
         shape: Shape,
-    ) -> Result<Option<SlotMerge>> {
+    ) -> Result<Option<SlotMerge>, Stop> {
+        // All records are read before the step holds record pages.
+        let pool = step.pool();
         let (merged_shape, bounds) = K::merged(pool, left, right, shape)?;
         let right_shape = Shape::of(right).expect("checked under its latch");
         let own = Run::of(left).count;
@@ -562,25 +511,18 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
                 slots.push(K::reshape(pool, slot, from, merged_shape)?);
             }
         }
+        <K as KeyBounds>::release_bound(step, left, right)?;
         Ok(Some(SlotMerge { left: shape, shape: merged_shape, bounds, slots, own, note }))
-    }
-
-    fn release_bound<M: Medium>(
-        step: &mut Step<'_, M>,
-        left: Page<'_>,
-        right: Page<'_>,
-    ) -> Result<(), Stop> {
-        <K as KeyBounds>::release_bound(step, left, right)
     }
 
     fn merge<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
         left: Page<'_>,
-        prepared: &mut SlotMerge,
+        plan: &mut SlotMerge,
         under_log: &mut UnderLog<'_>,
     ) {
-        let SlotMerge { left: shape, shape: merged, bounds, slots, own, note } = prepared;
+        let SlotMerge { left: shape, shape: merged, bounds, slots, own, note } = plan;
         let low = left.head(LOW_WORD).load();
         let image = Image { shape: *merged, low, right: *bounds, slots };
         if K::BYTES {
@@ -616,6 +558,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
 
 impl<L: Layout, P: Probe, K: Keys> NodeChecks for (L, P, K) {
     const HASH: u64 = L::HASH;
+    const NEEDS_JOURNAL: bool = false;
     const NAME: &'static str = L::NAME;
 
     fn nodes() -> &'static str {
@@ -625,10 +568,6 @@ impl<L: Layout, P: Probe, K: Keys> NodeChecks for (L, P, K) {
     /// They go round in the body, which has a power of two of slots.
     fn fits(geometry: Geometry) -> bool {
         !geometry.is_whole()
-    }
-
-    fn check_medium<M: Medium>() -> Result<()> {
-        Ok(())
     }
 
     fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
@@ -674,30 +613,21 @@ impl<L: Layout, P: Probe, K: Keys> NodeChecks for (L, P, K) {
     fn bound_records(page: Page<'_>) -> [Option<RecordRef>; 2] {
         <K as Inspect>::bound_records(page)
     }
-
-    fn fill(at: &NodeAt<'_, Self>) -> (usize, usize) {
-        (at.count(), at.page().slots())
-    }
 }
 
 impl<L: Layout, P: Probe> NodeBytes for (L, P, Strings) {
-    fn key_into<M: Medium>(
-        pool: &Pool<M>,
-        shape: Shape,
-        slot: Slot,
-        key: &mut Vec<u8>,
-    ) -> Result<()> {
-        record::key_into(pool, of::<Self>(shape, slot), key)
-    }
-
     fn pair_into<M: Medium>(
         pool: &Pool<M>,
         shape: Shape,
         slot: Slot,
         key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
+        value: Option<&mut Vec<u8>>,
     ) -> Result<bool> {
-        record::pair_into(pool, of::<Self>(shape, slot), key, value)
+        let record = of::<Self>(shape, slot);
+        match value {
+            Some(value) => record::pair_into(pool, record, key, value),
+            None => record::key_into(pool, record, key).map(|()| false),
+        }
     }
 
     fn value_into<'p, M: Medium>(
@@ -709,10 +639,6 @@ impl<L: Layout, P: Probe> NodeBytes for (L, P, Strings) {
         record::value_into(pool, of::<Self>(shape, slot), value)
     }
 
-    fn read_into<M: Medium>(far: &LargeValue<'_, M>, value: &mut Vec<u8>) -> Result<()> {
-        far.read_into(value)
-    }
-
     fn part_into<'p, M: Medium>(
         pool: &'p Pool<M>,
         shape: Shape,
@@ -721,10 +647,6 @@ impl<L: Layout, P: Probe> NodeBytes for (L, P, Strings) {
         buf: &mut [u8],
     ) -> Result<StoredValue<usize, LargeValue<'p, M>>> {
         record::part_into(pool, of::<Self>(shape, slot), from, buf)
-    }
-
-    fn read_at<M: Medium>(far: &LargeValue<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize> {
-        far.read_at(from, buf)
     }
 
     fn value_bytes<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<u64> {

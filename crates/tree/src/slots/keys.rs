@@ -109,9 +109,8 @@ pub trait KeySplits: KeyBounds {
     type PreparedSplit<'p, M: Medium>;
     /// What a step has reserved for a split.
     type SplitPlan;
-
     /// The separator of a new tree's two leaves; `None` if a new tree has one leaf.
-    fn first_separator() -> Option<u64>;
+    const FIRST_SEPARATOR: Option<u64>;
 
     /// Prepares the bounds of a split of `left` between the slots `last` and `first`.
     fn prepare_split<'p, M: Medium>(

@@ -210,10 +210,7 @@ pub struct PendingSplit<'p, M: Medium> {
 impl KeySplits for Strings {
     type PreparedSplit<'p, M: Medium> = PendingSplit<'p, M>;
     type SplitPlan = [RecordRef; 2];
-
-    fn first_separator() -> Option<u64> {
-        None
-    }
+    const FIRST_SEPARATOR: Option<u64> = None;
 
     fn prepare_split<'p, M: Medium>(
         pool: &'p Pool<M>,

@@ -95,11 +95,8 @@ impl KeyBounds for Words {
 impl KeySplits for Words {
     type PreparedSplit<'p, M: Medium> = u64;
     type SplitPlan = ();
-
-    fn first_separator() -> Option<u64> {
-        // A void identity is a key outside a leaf's bounds: no leaf may cover all keys.
-        Some(1 << 63)
-    }
+    /// A void identity is a key outside a leaf's bounds: no leaf may cover all keys.
+    const FIRST_SEPARATOR: Option<u64> = Some(1 << 63);
 
     fn prepare_split<M: Medium>(
         _: &Pool<M>,

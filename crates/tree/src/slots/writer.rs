@@ -105,6 +105,7 @@ impl<'m, M: Medium> NodeWriter<'m, M> {
     }
 
     /// Copies logical positions `from` one slot to the left, in ascending order.
+    #[inline(always)]
     pub fn shift_left<P: Probe>(&self, from: std::ops::Range<isize>, order: Order) {
         debug_assert!(from.start > 0 || self.run.count < self.page.slots(), "no room to the left");
         if !M::ORDERED {
@@ -120,6 +121,7 @@ impl<'m, M: Medium> NodeWriter<'m, M> {
     }
 
     /// Copies logical positions `from` one slot to the right, in descending order.
+    #[inline(always)]
     pub fn shift_right<P: Probe>(&self, from: std::ops::Range<isize>, order: Order) {
         if !M::ORDERED {
             return self.shift_at_once::<P>(from, true);

@@ -10,8 +10,9 @@ use everleaf_pmem::{Change, Error, Geometry, LINE_BYTES, Medium, Page, PageNo, R
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    Asking, EntryView, FoundValue, MAX_LEVEL, NodeAt, NodeBytes, NodeChanges, NodeChecks,
-    NodeReads, NodeRestructures, NodeRoom, PutPoint, Rank, Shape, Siblings, UnderLog, damaged,
+    Asking, EntryView, Filling, FoundValue, InLeaf, MAX_LEVEL, NewEntry, NodeAt, NodeBytes,
+    NodeChanges, NodeChecks, NodeReads, NodeRestructures, NodeRoom, PutPoint, Rank, Shape,
+    Siblings, TreeKey, UnderLog, damaged,
 };
 use crate::record::{self, PendingRecord, check_limits, key_of_record, read};
 use crate::slots::Slot;
@@ -140,6 +141,10 @@ impl NodeReads for Slotted {
         }
     }
 
+    fn fill(at: &NodeAt<'_, Self>) -> (usize, usize) {
+        (at.view.used_bytes(), slotted::room(at.view.page_bytes()))
+    }
+
     #[inline(always)]
     fn record(shape: Shape, entry: EntryAt<'_>) -> Option<RecordRef> {
         let is_leaf = shape.level == 0;
@@ -206,27 +211,39 @@ pub(super) fn key_at<M: Medium>(pool: &Pool<M>, page: Page<'_>, pos: usize) -> R
     }
 }
 
-impl Slotted {
-    /// What the entry of a pair holds beside the key.
-    fn size_of<M: Medium>(value: &[u8], prepared: &Option<PendingRecord<'_, M>>) -> ValueSize {
-        match prepared {
-            None => ValueSize::Inline(value.len()),
-            Some(_) => ValueSize::Reference,
-        }
-    }
+/// A pair whose value is in a record, or whose leaf has to give one back: all that its step needs.
+pub struct PlannedPair<'a> {
+    record: Option<RecordRef>,
+    edit: Edit<'a>,
+}
 
+impl Slotted {
     /// Makes ready to put a pair that lives in its leaf, if the leaf has room for it and the pair that it replaces lives
     /// there, too.
     #[inline(always)]
     fn ready_inline<'a>(
         ready: &mut Edit<'a>,
         at: &PutPoint<'_, Self>,
-        key: &'a [u8],
-        value: &'a [u8],
+        (key, value): (&'a [u8], &'a [u8]),
     ) -> bool {
         let old = at.found.as_ref().map(|entry| &entry.parts);
         let frees = old.is_some_and(|old| old.value == ValueSize::Reference);
         !frees && ready.put(&at.node.view, (at.rank, old), key, Value::Inline(value))
+    }
+
+    /// What a pair needs that is not just put into its leaf.
+    #[cold]
+    fn needs(at: &PutPoint<'_, Self>, key: &[u8], value: &Value<'_>) -> InLeaf {
+        let (view, size) = (&at.node.view, value.size());
+        let room = match &at.found {
+            None => view.room_for(key, size),
+            Some(entry) => view.room_for_update(entry.pos, value),
+        };
+        if room != Room::Full {
+            return InLeaf::NeedsStep;
+        }
+        let bytes = view.bytes_for(key, size) + slotted::SLOT_BYTES;
+        InLeaf::NeedsRoom(Asking { rank: at.rank, bytes })
     }
 }
 
@@ -235,10 +252,10 @@ impl NodeChanges for Slotted {
     type Input = [u8];
     /// The record of the pair, if it does not live in its leaf.
     type Prepared<'p, M: Medium> = Option<PendingRecord<'p, M>>;
-    type Plan = Option<RecordRef>;
     type Ready<'a> = Edit<'a>;
+    type Plan<'a> = PlannedPair<'a>;
     const FILLS: bool = true;
-    type FillPlan = Fill;
+    type FilledLeaves = Fill;
 
     #[inline(always)]
     fn prepare<'p, M: Medium>(
@@ -254,91 +271,67 @@ impl NodeChanges for Slotted {
     }
 
     #[inline(always)]
-    fn ready_alone<'a, M: Medium>(
+    fn ready<'a, M: Medium>(
         ready: &mut Edit<'a>,
         at: &PutPoint<'_, Self>,
         (key, value): (&'a [u8], &'a [u8]),
-        prepared: &Option<PendingRecord<'_, M>>,
-    ) -> bool {
-        prepared.is_none() && Self::ready_inline(ready, at, key, value)
-    }
-
-    fn wants<M: Medium>(
-        at: &PutPoint<'_, Self>,
-        key: &[u8],
-        value: &[u8],
-        prepared: &Option<PendingRecord<'_, M>>,
-    ) -> Option<Asking> {
-        let size = Self::size_of(value, prepared);
-        let room = match &at.found {
-            None => at.node.view.room_for(key, size),
-            Some(entry) => {
-                let value = match size {
-                    ValueSize::Inline(_) => Value::Inline(value),
-                    ValueSize::Reference => Value::Reference(0),
-                };
-                at.node.view.room_for_update(entry.pos, &value)
-            }
+        prepared: Option<&Option<PendingRecord<'_, M>>>,
+    ) -> InLeaf {
+        let is_inline = match prepared {
+            Some(record) => record.is_none(),
+            None => is_inline(key.len(), value.len(), at.node.view.page_bytes()),
         };
-        (room == Room::Full).then(|| {
-            let bytes = at.node.view.bytes_for(key, size) + slotted::SLOT_BYTES;
-            Asking { rank: at.rank, bytes }
-        })
-    }
-
-    fn ready<'a>(
-        ready: &mut Edit<'a>,
-        at: &PutPoint<'_, Self>,
-        (key, value): (&'a [u8], &'a [u8]),
-        plan: &Option<RecordRef>,
-    ) -> Result<()> {
-        let value = match plan {
-            Some(record) => Value::Reference(record.bits()),
-            None => Value::Inline(value),
-        };
-        let old = at.found.as_ref().map(|entry| &entry.parts);
-        match ready.put(&at.node.view, (at.rank, old), key, value) {
-            true => Ok(()),
-            false => Err(damaged(at.node.page(), "has less room than it says")),
+        if is_inline && Self::ready_inline(ready, at, (key, value)) {
+            return InLeaf::Ready;
         }
+        let value = if is_inline { Value::Inline(value) } else { Value::Reference(0) };
+        Self::needs(at, key, &value)
     }
 
     #[inline(always)]
-    fn put_alone<'m, M: Medium>(
+    fn put_in_leaf<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
         at: &PutPoint<'_, Self>,
         _: (&[u8], &[u8]),
-        ready: &mut Edit<'_>,
+        ready: &Edit<'_>,
     ) {
         ready.apply(m, op, &at.node.view);
     }
 
-    fn plan<'s, 'p: 's, M: Medium>(
+    fn plan<'s, 'p: 's, 'a, M: Medium>(
         step: &mut Step<'s, M>,
         at: &PutPoint<'_, Self>,
+        (key, value): (&'a [u8], &'a [u8]),
         prepared: &'s Option<PendingRecord<'p, M>>,
-    ) -> Result<Option<RecordRef>, Stop> {
+    ) -> Result<PlannedPair<'a>, Stop> {
         let record = prepared.as_ref().map(|record| record.plan(step)).transpose()?;
         if let Some(entry) = at.found {
             Self::release(step, entry)?;
         }
-        Ok(record)
+        let value = match record {
+            Some(record) => Value::Reference(record.bits()),
+            None => Value::Inline(value),
+        };
+        let (mut edit, old) = (Edit::default(), at.found.as_ref().map(|entry| &entry.parts));
+        match edit.put(&at.node.view, (at.rank, old), key, value) {
+            true => Ok(PlannedPair { record, edit }),
+            false => Err(damaged(at.node.page(), "has less room than it says").into()),
+        }
     }
 
     fn put<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
         op: &mut M::Op<'s>,
         at: &PutPoint<'_, Self>,
-        plan: &Option<RecordRef>,
+        plan: &PlannedPair<'_>,
         (key, value): (&[u8], &[u8]),
         prepared: &'s Option<PendingRecord<'p, M>>,
-        ready: &mut Edit<'_>,
     ) {
-        if let (Some(prepared), Some(record)) = (prepared, plan) {
-            prepared.write(step, op, *record, key, value);
+        if let (Some(prepared), Some(record)) = (prepared, plan.record) {
+            prepared.write(step, op, record, key, value);
         }
-        ready.apply(step.medium(), op, &at.node.view);
+        plan.edit.apply(step.medium(), op, &at.node.view);
     }
 
     #[inline(always)]
@@ -354,35 +347,18 @@ impl NodeChanges for Slotted {
         slotted::remove(m, op, &View::read(page), pos);
     }
 
-    #[inline(always)]
-    fn ready_in_leaf<'a>(
-        ready: &mut Edit<'a>,
-        at: &PutPoint<'_, Self>,
-        (key, value): (&'a [u8], &'a [u8]),
-    ) -> bool {
-        is_inline(key.len(), value.len(), at.node.view.page_bytes())
-            && Self::ready_inline(ready, at, key, value)
+    fn plan_fill(at: &NodeAt<'_, Self>, pairs: &[(&[u8], &[u8])]) -> Result<Option<Filling<Self>>> {
+        let Some(leaves) = Fill::plan(&at.view, pairs)? else { return Ok(None) };
+        let (count, separator) = (leaves.count(), leaves.separator().own()?);
+        Ok(Some(Filling { count, separator, leaves }))
     }
-
-    fn plan_fill(at: &NodeAt<'_, Self>, pairs: &[(&[u8], &[u8])]) -> Result<Option<Fill>> {
-        Fill::plan(&at.view, pairs)
-    }
-
-    fn fill_count(plan: &Fill) -> usize {
-        plan.count()
-    }
-
-    fn fill_separator(plan: &Fill) -> &[u8] {
-        plan.separator()
-    }
-
     fn fill_leaf<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
-        leaves: (Page<'_>, Page<'_>),
-        plan: &mut Fill,
+        pages: (Page<'_>, Page<'_>),
+        leaves: &mut Fill,
     ) {
-        plan.apply(m, op, leaves);
+        leaves.apply(m, op, pages);
     }
 }
 
@@ -394,6 +370,12 @@ pub struct PendingSplit<'p, M: Medium> {
     records: Option<[PendingRecord<'p, M>; 2]>,
 }
 
+/// A split of a slotted node, in its step.
+pub struct PlannedSplit {
+    records: Option<[RecordRef; 2]>,
+    nodes: Split,
+}
+
 /// The value of an entry of an inner node whose separator is not cut.
 const CHILD: ValueSize = ValueSize::Inline(size_of::<PageNo>());
 
@@ -403,14 +385,6 @@ fn child_size(separator: &[u8], page_bytes: usize) -> ValueSize {
     match slotted::is_cut(separator.len(), page_bytes) {
         false => CHILD,
         true => Value::LongChild(0, 0).size(),
-    }
-}
-
-/// A child, and the record of its low fence, which is long.
-fn with_bound(child: Page<'_>, record: Option<u64>) -> Result<(PageNo, Option<u64>)> {
-    match record {
-        Some(record) => Ok((child.no(), Some(record))),
-        None => Err(damaged(child, "its lower bound is not the one that it was")),
     }
 }
 
@@ -444,20 +418,16 @@ pub struct EvenPlan {
 
 impl NodeRestructures for Slotted {
     const LOGGED: bool = false;
+    const FIRST_SEPARATOR: Option<u64> = None;
     /// Its page, and the record of its low fence if that is long.
     type Child = (PageNo, Option<u64>);
     type Built = Image;
     type Entering<'a> = Edit<'a>;
     type PreparedSplit<'p, M: Medium> = PendingSplit<'p, M>;
-    type SplitPlan = Option<[RecordRef; 2]>;
-    type SplitReady = Split;
-    type PreparedMerge = Merge;
+    type SplitPlan = PlannedSplit;
+    type MergePlan = Merge;
     const EVENS: bool = true;
     type EvenPlan = EvenPlan;
-
-    fn first_separator() -> Option<Vec<u8>> {
-        None
-    }
 
     fn new_leaf<M: Medium>(
         pool: &Pool<M>,
@@ -481,23 +451,21 @@ impl NodeRestructures for Slotted {
         pool: &Pool<M>,
         separator: &[u8],
         child: PageNo,
+        holds: bool,
     ) -> Result<(PageNo, Option<u64>)> {
         if !slotted::is_cut(separator.len(), pool.geometry().page_bytes()) {
             return Ok((child, None));
         }
         // It is the same as long as the child lives: long fences do not move between nodes.
-        with_bound(pool.page(child)?, low_record(pool, child)?)
-    }
-
-    fn held_child<M: Medium>(
-        pool: &Pool<M>,
-        separator: &[u8],
-        child: Page<'_>,
-    ) -> Result<(PageNo, Option<u64>)> {
-        if !slotted::is_cut(separator.len(), pool.geometry().page_bytes()) {
-            return Ok((child.no(), None));
+        let page = pool.page(child)?;
+        let record = match holds {
+            true => View::read(page).low().and_then(|low| low.record),
+            false => low_record(pool, child)?,
+        };
+        match record {
+            Some(_) => Ok((child, record)),
+            None => Err(damaged(page, "its lower bound is not the one that it was")),
         }
-        with_bound(child, View::read(child).low().and_then(|low| low.record))
     }
 
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, built: &mut Image) {
@@ -505,27 +473,20 @@ impl NodeRestructures for Slotted {
     }
 
     #[inline(always)]
-    fn entry_wants<M: Medium>(
-        at: &NodeAt<'_, Self>,
-        rank: Rank,
-        separator: &[u8],
-    ) -> Option<Asking> {
-        let child = child_size(separator, at.view.page_bytes());
-        (at.view.room_for(separator, child) == Room::Full).then(|| {
-            let bytes = at.view.bytes_for(separator, child) + slotted::SLOT_BYTES;
-            Asking { rank, bytes }
-        })
-    }
-
-    fn new_entry<'a>(
+    fn new_entry<'a, M: Medium>(
         at: &NodeAt<'_, Self>,
         rank: Rank,
         (separator, child): (&'a [u8], (PageNo, Option<u64>)),
-    ) -> Result<Edit<'a>> {
+    ) -> Result<NewEntry<Edit<'a>>> {
+        let size = child_size(separator, at.view.page_bytes());
+        if at.view.room_for(separator, size) == Room::Full {
+            let bytes = at.view.bytes_for(separator, size) + slotted::SLOT_BYTES;
+            return Ok(NewEntry::NeedsRoom(Asking { rank, bytes }));
+        }
         let mut edit = Edit::default();
         let old = rank.exact.then(|| at.view.entry(rank.le - 1));
         match edit.put(&at.view, (rank, old.as_ref()), separator, child_value(child)) {
-            true => Ok(edit),
+            true => Ok(NewEntry::Ready(edit)),
             false => Err(damaged(at.page(), "has less room than it says")),
         }
     }
@@ -572,54 +533,43 @@ impl NodeRestructures for Slotted {
         left: Page<'_>,
         _: Shape,
         keep: usize,
-    ) -> Result<PendingSplit<'p, M>> {
+    ) -> Result<(Vec<u8>, PendingSplit<'p, M>)> {
         let separator = separator_at(pool, left, keep)?;
         let is_long = slotted::is_long_fence(separator.len(), pool.geometry().page_bytes());
         let record = || PendingRecord::new(pool, &separator, &[]);
         let records = if is_long { Some([record()?, record()?]) } else { None };
-        Ok(PendingSplit { keep, separator, records })
-    }
-
-    fn separator<M: Medium>(prepared: &PendingSplit<'_, M>) -> Result<Vec<u8>> {
-        fallible::copy(&prepared.separator, "a key")
+        Ok((separator.own()?, PendingSplit { keep, separator, records }))
     }
 
     fn plan_split<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
-        prepared: &'s PendingSplit<'p, M>,
-    ) -> Result<Option<[RecordRef; 2]>, Stop> {
-        match &prepared.records {
-            Some([left, right]) => Ok(Some([left.plan(step)?, right.plan(step)?])),
-            None => Ok(None),
-        }
-    }
-
-    fn ready_split<M: Medium>(
         left: Page<'_>,
-        _: Page<'_>,
-        _: &Option<[RecordRef; 2]>,
-        prepared: &PendingSplit<'_, M>,
-    ) -> Result<Split> {
-        let PendingSplit { keep, separator, .. } = prepared;
-        Split::new(&View::read(left), *keep, fallible::copy(separator, "a key")?)
+        prepared: &'s PendingSplit<'p, M>,
+    ) -> Result<PlannedSplit, Stop> {
+        let PendingSplit { keep, separator, records } = prepared;
+        let records = match records {
+            Some([left, right]) => Some([left.plan(step)?, right.plan(step)?]),
+            None => None,
+        };
+        let nodes = Split::new(&View::read(left), *keep, separator.own()?)?;
+        Ok(PlannedSplit { records, nodes })
     }
 
     fn split<'s, 'p: 's, M: Medium>(
         step: &mut Step<'s, M>,
         op: &mut M::Op<'s>,
         nodes: (Page<'_>, Page<'_>),
-        plan: &Option<[RecordRef; 2]>,
+        plan: &mut PlannedSplit,
         prepared: &'s PendingSplit<'p, M>,
-        ready: &mut Split,
         under_log: &mut UnderLog<'_>,
     ) {
-        if let (Some(plan), Some(records)) = (plan, &prepared.records) {
-            for (r, record) in plan.iter().zip(records) {
+        if let (Some(planned), Some(records)) = (&plan.records, &prepared.records) {
+            for (r, record) in planned.iter().zip(records) {
                 record.write(step, op, *r, &prepared.separator, &[]);
             }
         }
-        let records = plan.map_or([0; 2], |plan| plan.map(RecordRef::bits));
-        ready.apply(step.medium(), op, nodes, records);
+        let records = plan.records.map_or([0; 2], |planned| planned.map(RecordRef::bits));
+        plan.nodes.apply(step.medium(), op, nodes, records);
         // Nothing to cut any more, but the right node is there.
         under_log(&mut || {});
     }
@@ -629,10 +579,6 @@ impl NodeRestructures for Slotted {
     fn is_sparse(at: &NodeAt<'_, Self>) -> bool {
         let count = at.count();
         slotted::is_sparse(&at.view) && (count < 4 || count.is_multiple_of(4))
-    }
-
-    fn load(at: &NodeAt<'_, Self>) -> usize {
-        at.view.used_bytes()
     }
 
     fn takes_another<M: Medium>(at: &NodeAt<'_, Self>) -> bool {
@@ -645,36 +591,29 @@ impl NodeRestructures for Slotted {
         slotted::may_merge(&View::read(left), &View::read(right), nothing)
     }
 
-    fn prepare_merge<M: Medium>(
-        _: &Pool<M>,
-        left: Page<'_>,
-        right: Page<'_>,
-        shape: Shape,
-    ) -> Result<Option<Merge>> {
-        let nothing = usize::from(shape.level > 0);
-        Merge::plan(&View::read(left), &View::read(right), nothing)
-    }
-
-    fn release_bound<M: Medium>(
+    fn plan_merge<M: Medium>(
         step: &mut Step<'_, M>,
         left: Page<'_>,
         right: Page<'_>,
-    ) -> Result<(), Stop> {
+        shape: Shape,
+    ) -> Result<Option<Merge>, Stop> {
         let (left, right) = (View::read(left), View::read(right));
+        let nothing = usize::from(shape.level > 0);
+        let Some(merge) = Merge::plan(&left, &right, nothing)? else { return Ok(None) };
         for record in [record(left.high()), record(right.low())].into_iter().flatten() {
             step.release(record)?;
         }
-        Ok(())
+        Ok(Some(merge))
     }
 
     fn merge<'m, M: Medium>(
         m: &'m M,
         op: &mut M::Op<'m>,
         left: Page<'_>,
-        prepared: &mut Merge,
+        plan: &mut Merge,
         _: &mut UnderLog<'_>,
     ) {
-        prepared.apply(m, op, left);
+        plan.apply(m, op, left);
     }
 
     fn is_run(at: &NodeAt<'_, Self>, asking: Asking) -> bool {
@@ -726,6 +665,7 @@ impl NodeRestructures for Slotted {
 impl NodeChecks for Slotted {
     /// "slotted", the 16 bits of a slot's head and its offset, and a version.
     const HASH: u64 = u64::from_be_bytes(*b"slotted\x01");
+    const NEEDS_JOURNAL: bool = true;
     const NAME: &'static str = "slotted";
 
     fn nodes() -> &'static str {
@@ -734,14 +674,6 @@ impl NodeChecks for Slotted {
 
     fn fits(geometry: Geometry) -> bool {
         geometry.is_whole()
-    }
-
-    fn check_medium<M: Medium>() -> Result<()> {
-        if M::JOURNALED {
-            return Ok(());
-        }
-        let what = "slotted nodes need a medium with a journal, which makes their steps whole";
-        Err(Error::Unsupported { what: what.into() })
     }
 
     fn redo<M: Medium>(m: &M, page: Page<'_>, change: Change<'_>) -> Result<()> {
@@ -785,38 +717,22 @@ impl NodeChecks for Slotted {
         let view = View::read(page);
         [record(view.low()), record(view.high())]
     }
-
-    fn fill(at: &NodeAt<'_, Self>) -> (usize, usize) {
-        (at.view.used_bytes(), slotted::room(at.view.page_bytes()))
-    }
 }
 
 impl NodeBytes for Slotted {
-    #[inline]
-    fn key_into<M: Medium>(
+    #[inline(always)]
+    fn pair_into<M: Medium>(
         pool: &Pool<M>,
         _: Shape,
         entry: EntryAt<'_>,
         key: &mut Vec<u8>,
-    ) -> Result<()> {
-        if let Some(place) = entry.view.key_into(entry.pos, key)? {
-            *key = whole(pool, place)?;
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn pair_into<M: Medium>(
-        pool: &Pool<M>,
-        shape: Shape,
-        entry: EntryAt<'_>,
-        key: &mut Vec<u8>,
-        value: &mut Vec<u8>,
+        value: Option<&mut Vec<u8>>,
     ) -> Result<bool> {
+        let Some(value) = value else { return key_into(pool, entry, key).map(|()| false) };
         if let Some(bits) = entry.view.reference_of(&entry.parts) {
-            return pair_of_record(pool, shape, entry, RecordRef::from_bits(bits), key, value);
+            return pair_of_record(pool, entry, RecordRef::from_bits(bits), key, value);
         }
-        Self::key_into(pool, shape, entry, key)?;
+        key_into(pool, entry, key)?;
         value.clear();
         entry.view.value_onto(&entry.parts, value)?;
         Ok(true)
@@ -842,10 +758,6 @@ impl NodeBytes for Slotted {
         Ok(StoredValue::Inline(()))
     }
 
-    fn read_into<M: Medium>(far: &LargeValue<'_, M>, value: &mut Vec<u8>) -> Result<()> {
-        far.read_into(value)
-    }
-
     #[inline]
     fn part_into<'p, M: Medium>(
         pool: &'p Pool<M>,
@@ -858,10 +770,6 @@ impl NodeBytes for Slotted {
             return record::part_into(pool, RecordRef::from_bits(bits), from, buf);
         }
         entry.view.value_part(&entry.parts, from, buf).map(StoredValue::Inline)
-    }
-
-    fn read_at<M: Medium>(far: &LargeValue<'_, M>, from: u64, buf: &mut [u8]) -> Result<usize> {
-        far.read_at(from, buf)
     }
 
     fn value_bytes<M: Medium>(pool: &Pool<M>, _: Shape, entry: EntryAt<'_>) -> Result<u64> {
@@ -879,11 +787,19 @@ impl NodeBytes for Slotted {
     }
 }
 
+/// Copies the key of an entry.
+#[inline]
+fn key_into<M: Medium>(pool: &Pool<M>, entry: EntryAt<'_>, key: &mut Vec<u8>) -> Result<()> {
+    if let Some(place) = entry.view.key_into(entry.pos, key)? {
+        *key = whole(pool, place)?;
+    }
+    Ok(())
+}
+
 /// The pair of an entry that names a record.
 #[cold]
 fn pair_of_record<M: Medium>(
     pool: &Pool<M>,
-    shape: Shape,
     entry: EntryAt<'_>,
     record: RecordRef,
     key: &mut Vec<u8>,
@@ -892,6 +808,6 @@ fn pair_of_record<M: Medium>(
     if entry.parts.cut {
         return record::pair_into(pool, record, key, value);
     }
-    Slotted::key_into(pool, shape, entry, key)?;
+    key_into(pool, entry, key)?;
     record::if_readable(record::value_in_memory(pool, record, value))
 }
