@@ -447,7 +447,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let found = if latched {
             tree.latch_at(seek, level)?.map(|(spot, held)| (spot, Some(held)))
         } else {
-            tree.descend::<false>(seek, level)?.map(|spot| (spot, None))
+            tree.descend(seek, level)?.map(|spot| (spot, None))
         };
         let Some((spot, held)) = found else { return Ok(Located::NoLevel) };
         Ok(Located::Node(Witness { page: spot.node.page(), version: spot.version }, held))
@@ -641,7 +641,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 continue;
             }
             let low = low?.unwrap_or_else(K::Key::lowest);
-            let found = self.descend::<false>(Seek::At(low.borrow()), node.level())?;
+            let found = self.descend(Seek::At(low.borrow()), node.level())?;
             if found.is_some_and(|found| found.node.page().no() == no) {
                 return Ok(true);
             }

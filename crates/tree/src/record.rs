@@ -4,26 +4,10 @@ use std::cmp::Ordering;
 
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Retries, fallible};
 use everleaf_pool::{
-    Large, LargeValue, MAX_VALUE_BYTES, Pool, RecordRef, RecordView, Step, Stop, StoredValue,
-    copy_part, pair_header,
+    Large, LargeValue, Pool, RecordRef, RecordView, Step, Stop, StoredValue, copy_part, pair_header,
 };
 
-use crate::node::{FoundValue, TreeKey};
-
-/// Refuses a key or a value that no tree of byte strings takes.
-///
-/// # Errors
-/// KeyTooLong, ValueTooLong.
-#[inline(always)]
-pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
-    key.check()?;
-    match value.len() as u64 {
-        bytes if bytes > MAX_VALUE_BYTES => {
-            Err(Error::ValueTooLong { bytes, bytes_max: MAX_VALUE_BYTES })
-        }
-        _ => Ok(()),
-    }
-}
+use crate::node::FoundValue;
 
 /// Reads a record until its page stayed in memory meanwhile: it leaves only when nobody has used it for a round of the
 /// clock.

@@ -131,7 +131,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if let Some(leaf) = under(parent) {
             return Ok(leaf);
         }
-        *parent = self.descend::<false>(Seek::At(key), 1)?;
+        *parent = self.descend(Seek::At(key), 1)?;
         match under(parent) {
             Some(leaf) => Ok(leaf),
             None => self.latch_for(key, 0)?.ok_or(Stop::Busy),
@@ -370,7 +370,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub fn stages(&self, key: &KeyOf<K>, value_bytes: usize, adds: usize) -> Result<Vec<Stage>> {
         let mut stages = Vec::new();
         for level in 0.. {
-            let Some(spot) = self.descend::<false>(Seek::At(key), level)? else { break };
+            let Some(spot) = self.descend(Seek::At(key), level)? else { break };
             let node = spot.node;
             let room = K::stage::<M>(&node, key, value_bytes);
             let mut stage = Stage { page: node.page().no(), room, longest: 0 };

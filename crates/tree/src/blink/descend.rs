@@ -1,9 +1,7 @@
 //! The tree's handle, and the way from its root to a node without latches: version, read, validate.
 //!
-//! Who will latch the node waits for a writer that is inside a node on the way. Readers that do not
-//! wait (`RACE`) read beside it, if the layout allows that: what they find is checked against the
-//! next node's lower bound, because a search cannot move to the left (docs/PAPERS.md, F6), and
-//! what looks damaged is only unfinished.
+//! A search waits for a writer that is inside a node on the way. How it passes one is a [policy](Passing): readers of
+//! some of the papers' trees do not wait (`beside.rs`).
 
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,9 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use everleaf_pmem::{Latch, LatchGuard, Medium, Page, PageNo, Result, Retries, Seen, Version};
 use everleaf_pool::Pool;
 
-use crate::node::{KeyOf, Kind, LOW_WORD, NodeAt, OwnedKeyOf, Shape, TreeKey, damaged};
-use crate::slots::Limits;
-use crate::slots::racing::Racing;
+use crate::blink::reading::Reading;
+use crate::node::{KeyOf, Kind, NodeAt, OwnedKeyOf, Shape, damaged};
 
 /// An ordered map in a pool. `K` says how nodes are laid out and searched, and what keys are.
 pub struct Blink<M: Medium, K: Kind> {
@@ -129,35 +126,6 @@ impl<K: Kind> Default for PendingMerges<K> {
     }
 }
 
-/// How a tree reads leaves beside writers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reading {
-    /// Read, and look whether anybody wrote meanwhile. The default.
-    #[default]
-    Optimistic,
-    /// Read beside the writer (FAST+FAIR §5). For layouts and media whose every 8-byte store leaves
-    /// a readable node, and for keys that are words.
-    LockFree,
-    /// Latch the leaf (FAST+FAIR §5.1, *leaf locks*).
-    Latched,
-    /// Latch every node on the way, one after the other, to read and to write; nodes never merge. This is the
-    /// B-link tree that FAST+FAIR is measured against (§6.7), whose readers hold up each other. Needs the
-    /// feature `crabbing`.
-    #[cfg(feature = "crabbing")]
-    Crabbing,
-}
-
-impl Reading {
-    /// Whether every node on the way is latched.
-    #[inline(always)]
-    pub(super) fn is_crabbing(self) -> bool {
-        #[cfg(feature = "crabbing")]
-        return self == Self::Crabbing;
-        #[cfg(not(feature = "crabbing"))]
-        false
-    }
-}
-
 /// After how many moves to the right the pool is asked whether it has so many nodes at all: if not,
 /// the sibling chain has a cycle.
 const HOPS: u32 = 1 << 10;
@@ -188,17 +156,59 @@ pub(super) enum Onward {
 /// What one attempt yields: a result, or a reason to start again.
 type Attempt<T> = Result<Option<T>>;
 
+/// How a search passes a writer that is inside a node on its way.
+pub(super) trait Passing<M: Medium, K: Kind> {
+    /// The version of a page that may be read.
+    fn version(tree: &Blink<M, K>, page: Page<'_>) -> Result<Version>;
+
+    /// Whether the node does not lie to the right of what is sought: a search cannot move to the left.
+    fn has_arrived(page: Page<'_>, seek: Seek<'_, KeyOf<K>>) -> bool;
+
+    /// The child of an inner node that covers what is sought.
+    fn child(
+        tree: &Blink<M, K>,
+        node: &NodeAt<'_, K>,
+        version: Version,
+        seek: Seek<'_, KeyOf<K>>,
+    ) -> Result<PageNo>;
+}
+
+/// The search waits until the writer has left the node.
+pub(super) struct Waiting;
+
+impl<M: Medium, K: Kind> Passing<M, K> for Waiting {
+    #[inline(always)]
+    fn version(tree: &Blink<M, K>, page: Page<'_>) -> Result<Version> {
+        tree.read_version(page)
+    }
+
+    #[inline(always)]
+    fn has_arrived(_: Page<'_>, _: Seek<'_, KeyOf<K>>) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn child(
+        tree: &Blink<M, K>,
+        node: &NodeAt<'_, K>,
+        _: Version,
+        seek: Seek<'_, KeyOf<K>>,
+    ) -> Result<PageNo> {
+        tree.child_of(node, seek)
+    }
+}
+
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// The node of `level` that covers what is sought; `None` if the tree is not that high (yet).
     #[inline(always)]
-    pub(crate) fn descend<const RACE: bool>(
+    pub(crate) fn descend(
         &self,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
     ) -> Result<Option<FoundNode<'_, K>>> {
         let mut turns = Retries::default();
         loop {
-            if let Some(found) = self.try_descend::<RACE>(seek, level)? {
+            if let Some(found) = self.try_descend::<Waiting>(seek, level)? {
                 return Ok(found);
             }
             turns.again("a search for a node")?;
@@ -217,7 +227,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// One attempt; `None` if a node has changed on the way.
     #[inline(always)]
-    pub(super) fn try_descend<const RACE: bool>(
+    pub(super) fn try_descend<P: Passing<M, K>>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
         level: u8,
@@ -225,7 +235,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let m = self.medium();
         let root = self.root();
         let mut page = m.page(root)?;
-        let mut version = self.read_version_as::<RACE>(page)?;
+        let mut version = P::version(self, page)?;
         if self.root() != root {
             return Ok(None);
         }
@@ -241,7 +251,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             if own_level < level {
                 return Ok(page.latch().validate(version).then_some(None));
             }
-            if RACE && !self.reaches(page, seek) {
+            if !P::has_arrived(page, seek) {
                 return Ok(None);
             }
             let to_right = match self.is_left_of(&node, seek) {
@@ -263,7 +273,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 return Ok(page.latch().validate(version).then_some(Some(spot)));
             } else {
                 expected = Some(own_level - 1);
-                match self.child_for::<RACE>(&node, version, seek) {
+                match P::child(self, &node, version, seek) {
                     Ok(child) => child,
                     Err(e) => return self.unless_changed(page, version, || e),
                 }
@@ -279,7 +289,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 // Damage may lead to a page that this very thread holds: not to be waited for.
                 return self.damage(page, version, "names a page that is no node of its level");
             }
-            let next_version = self.read_version_as::<RACE>(next)?;
+            let next_version = P::version(self, next)?;
             if !page.latch().validate(version) {
                 return Ok(None);
             }
@@ -303,63 +313,6 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let Seen::Ready(version) = page.latch().read_version_racing() else { return true };
         let is_one = Shape::of(page).is_some_and(|s| Some(s.level) == level);
         is_one || !page.latch().validate(version)
-    }
-
-    #[inline(always)]
-    fn read_version_as<const RACE: bool>(&self, page: Page<'_>) -> Result<Version> {
-        if RACE { self.read_version_racing(page) } else { self.read_version(page) }
-    }
-
-    /// Whether the node does not lie to the right of what is sought.
-    fn reaches(&self, page: Page<'_>, seek: Seek<'_, KeyOf<K>>) -> bool {
-        match seek {
-            Seek::At(key) => key.order().is_none_or(|key| page.head(LOW_WORD).load() <= key),
-            Seek::Below(key) => {
-                key.order().is_none_or(|key| page.head(LOW_WORD).load() < key || key == 0)
-            }
-            Seek::Min | Seek::Max => true,
-        }
-    }
-
-    /// Whether bounds that were read beside a writer, after it was decided to stay in the node, are
-    /// still those of what is sought.
-    pub(super) fn covers(limits: Limits, seek: Seek<'_, KeyOf<K>>) -> bool {
-        let below = |key: u64| limits.high.is_none_or(|high| key < high);
-        match seek {
-            Seek::At(key) => key.order().is_none_or(|key| limits.low <= key && below(key)),
-            Seek::Below(key) => key.order().is_none_or(|key| below(key.saturating_sub(1))),
-            Seek::Min => true,
-            Seek::Max => limits.high.is_none(),
-        }
-    }
-
-    /// As [`child_for`](Self::child_for), of a node that a writer is changing.
-    #[cold]
-    fn child_beside_writer(
-        &self,
-        node: &NodeAt<'_, K>,
-        version: Version,
-        seek: Seek<'_, KeyOf<K>>,
-    ) -> Result<PageNo> {
-        let page = node.page();
-        let racing = Racing::new(page, node.shape(), version.is_leftward());
-        if !Self::covers(racing.limits, seek) {
-            return Err(damaged(page, "its bounds have moved"));
-        }
-        let at_or_below = |bound: u64| racing.last_below(|key| key <= bound);
-        let slot = match seek {
-            Seek::Min => at_or_below(racing.limits.low),
-            Seek::Max => at_or_below(u64::MAX),
-            Seek::At(key) => key.order().and_then(at_or_below),
-            // Below the lowest key there is nothing; the first leaf says so.
-            Seek::Below(key) => key
-                .order()
-                .and_then(|bound| at_or_below(bound.saturating_sub(1).max(racing.limits.low))),
-        };
-        let Some(slot) = slot else {
-            return Err(damaged(page, "has no child for a key within its bounds"));
-        };
-        K::child(&self.pool, K::raced(slot))
     }
 
     /// An error that was met while reading a page counts only if the page did not change and nobody
@@ -408,21 +361,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.child_of(node, seek).map(|child| Some(Onward::Down(child)))
     }
 
-    /// The child of an inner node that covers what is sought.
-    #[inline(always)]
-    fn child_for<const RACE: bool>(
-        &self,
-        node: &NodeAt<'_, K>,
-        version: Version,
-        seek: Seek<'_, KeyOf<K>>,
-    ) -> Result<PageNo> {
-        if RACE && version.is_racing() {
-            return self.child_beside_writer(node, version, seek);
-        }
-        self.child_of(node, seek)
-    }
-
-    /// As [`child_for`](Self::child_for), of a node that nobody is changing.
+    /// The child of an inner node that covers what is sought. Nobody is changing the node.
     #[inline(always)]
     pub(super) fn child_of(
         &self,
@@ -455,7 +394,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         let mut turns = Retries::default();
         loop {
-            let Some(spot) = self.descend::<false>(seek, level)? else { return Ok(None) };
+            let Some(spot) = self.descend(seek, level)? else { return Ok(None) };
             if let Some(held) = spot.node.page().latch().upgrade(spot.version) {
                 return Ok(Some((spot, held)));
             }

@@ -96,7 +96,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 Ok(self.merge(family, shape)?.then_some(separator))
             }
             Neighbours::Split(high) => {
-                let beyond = self.descend::<false>(Seek::At(high.borrow()), level)?;
+                let beyond = self.descend(Seek::At(high.borrow()), level)?;
                 self.complete(beyond.and_then(|spot| spot.lag))?;
                 Ok(None)
             }

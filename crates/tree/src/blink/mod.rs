@@ -32,6 +32,7 @@
 
 mod batch;
 mod before;
+mod beside;
 mod create;
 mod cursor;
 mod descend;
@@ -40,6 +41,7 @@ pub(crate) mod log;
 mod merge;
 mod pop;
 mod read;
+mod reading;
 mod room;
 mod scan;
 mod split;
@@ -54,8 +56,9 @@ pub use batch::{BatchChange, KeyPlace, Stage};
 pub use before::{Before, KeepBefore};
 pub use create::{first_touch, gap, redo};
 pub use cursor::{Cursor, Step};
-pub use descend::{Blink, Reading, Seek};
+pub use descend::{Blink, Seek};
 pub use pop::End;
+pub use reading::Reading;
 pub use scan::Chunk;
 pub use swap::Swap;
 pub use write::{Condition, Put};

@@ -1,69 +1,24 @@
-//! How readers and writers of one leaf get along (FAST+FAIR §5): four ways to read, of which a
-//! tree uses one.
+//! Reading one leaf, and one key.
 //!
-//! | | waits for | one key, one leaf | can return what a crash takes back |
-//! |---|---|---|---|
-//! | [`Reading::Optimistic`] | a writer inside the leaf or on the way | linearizable; a leaf is one moment | no: a writer leaves after its last fence |
-//! | [`Reading::LockFree`] | nobody, but for a page's first touch | linearizable; a leaf is one moment | yes (docs/PAPERS.md, F16) |
-//! | [`Reading::Latched`] | a writer, and then keeps writers out | as optimistic, and never starts again | no |
-//! | `Reading::Crabbing` | whoever is inside a node on the way, readers too | as latched | no |
-//!
-//! In all four a scan over several leaves is not one moment (docs/PAPERS.md, F19). On media with a
-//! journal each way can return what a crash takes back, up to the durable epoch.
-//!
-//! *Starting again is bounded.* An optimistic reader that has failed eight times, because writers came
-//! in between, stops merges and latches one node after the other down to the leaf, and reads under the
-//! leaf's latch. Without merges no node dies, so it cannot lose its way. A lock-free reader never
-//! latches: each time that it starts again somebody else has got on. What is large is not read in a
-//! leaf at all, but after it ([`everleaf_pool::LargeValue`]).
-//!
-//! *The anomaly of lock-free reading*, by name: **unflushed read**: a reader sees a store before its
-//! writer has flushed it; if power fails then, the reader has told somebody of a value that never
-//! was. Another one is ruled out here: **torn leaf**: of two changes of one leaf that a scan runs
-//! beside, it would show the later and miss the earlier. The paper's readers look again only if
-//! writers changed direction meanwhile; ours validate the whole latch word, so they run beside one
-//! change at most, which commits by one store.
+//! A reader goes down, reads the leaf, and looks whether anybody wrote meanwhile. That is the default; the papers'
+//! trees can be read [otherwise](crate::blink::Reading).
 
 use std::mem;
 
-use everleaf_pmem::{Error, Latch, Medium, Result, Retries, Version};
+use everleaf_pmem::{Medium, Result, Retries};
 use everleaf_pool::StoredValue;
 
-use crate::blink::descend::{Blink, FoundNode, Reading, Seek};
-use crate::node::{FarValue, FoundValue, KeyOf, Kind, NodeAt, NodeBytes, TreeKey, ValueOf};
-use crate::slots::Slot;
+use crate::blink::descend::{Blink, FoundNode, Seek, Waiting};
+use crate::blink::reading::Reading;
+use crate::node::{FarValue, FoundValue, KeyOf, Kind, NodeAt, NodeBytes, ValueOf};
 use crate::slots::racing::Racing;
 
 /// After so many failed attempts an optimistic reader keeps writers out.
 const TRIES: u32 = 8;
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Whether readers can go on beside a writer.
-    const LOCK_FREE: bool = K::LOCK_FREE && M::ORDERED;
-
-    /// Returns the tree with another way to read. The pool does not remember it: choose it at each open.
-    ///
-    /// # Errors
-    /// Unsupported for [`Reading::LockFree`] where a store can leave a node that readers cannot use:
-    /// other layouts than [`Linear`](crate::slots::Linear), byte strings, and media that move slots by
-    /// vectors ([`Medium::ORDERED`] is false).
-    pub fn reading(mut self, reading: Reading) -> Result<Self> {
-        if reading == Reading::LockFree && !Self::LOCK_FREE {
-            return Err(Error::Unsupported {
-                what: format!(
-                    "readers of {} nodes cannot go on beside a writer here: lock-free reading needs \
-                     linear nodes of words on a medium with ordered stores",
-                    K::NAME
-                ),
-            });
-        }
-        self.reading = reading;
-        Ok(self)
-    }
-
-    /// Reads one leaf: by `settled` if nobody is changing it, by `racing` beside a writer. What they
-    /// answer counts only after the leaf was validated; so neither reads from a disk what can be read
-    /// after that.
+    /// Reads one leaf: by `settled` if nobody is changing it, by `racing` beside a writer, for which others wait. What
+    /// they answer counts only after the leaf was validated; so neither reads from a disk what can be read after that.
     #[inline]
     pub(super) fn read_leaf<T>(
         &self,
@@ -82,30 +37,18 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         mut settled: impl FnMut(&FoundNode<'_, K>) -> Result<T>,
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
+        let Reading::Optimistic = self.reading else {
+            return self.read_otherwise(seek, settled, racing);
+        };
         let mut turns = Retries::default();
         loop {
-            let found = match self.reading {
-                Reading::LockFree if Self::LOCK_FREE => self.try_descend::<true>(seek, 0)?,
-                Reading::Latched => return self.read_latched(seek, settled),
-                #[cfg(feature = "crabbing")]
-                Reading::Crabbing => return self.read_latched(seek, settled),
-                _ => self.try_descend::<false>(seek, 0)?,
-            };
-            if let Some(Some(spot)) = found {
-                let answer = if spot.version.is_racing() {
-                    let node = spot.node;
-                    let leaf = Racing::new(node.page(), node.shape(), spot.version.is_leftward());
-                    Self::covers(leaf.limits, seek).then(|| racing(leaf))
-                } else {
-                    Some(settled(&spot))
-                };
-                if let Some(answer) = answer
-                    && spot.node.page().latch().validate(spot.version)
-                {
+            if let Some(Some(spot)) = self.try_descend::<Waiting>(seek, 0)? {
+                let answer = settled(&spot);
+                if spot.node.page().latch().validate(spot.version) {
                     return answer;
                 }
             }
-            if turns.count() + 1 == TRIES && self.reading == Reading::Optimistic {
+            if turns.count() + 1 == TRIES {
                 return self.read_undisturbed(seek, settled);
             }
             turns.again("a search for a leaf")?;
@@ -126,28 +69,6 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         held.unlock_unchanged();
         answer
     }
-
-    #[cold]
-    fn read_latched<T>(
-        &self,
-        seek: Seek<'_, KeyOf<K>>,
-        mut settled: impl FnMut(&FoundNode<'_, K>) -> Result<T>,
-    ) -> Result<T> {
-        let Some((spot, held)) = self.latch_at(seek, 0)? else {
-            unreachable!("every tree has leaves")
-        };
-        let answer = settled(&spot);
-        held.unlock_unchanged();
-        answer
-    }
-
-    /// Like [`read_version`](Self::read_version), but with the version of a writer that is inside.
-    pub(super) fn read_version_racing(&self, page: everleaf_pmem::Page<'_>) -> Result<Version> {
-        match page.latch().read_version_racing() {
-            everleaf_pmem::Seen::Ready(version) => Ok(version),
-            everleaf_pmem::Seen::Absent => self.fetch(page, Latch::read_version_racing),
-        }
-    }
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
@@ -165,11 +86,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 let found = |entry| K::found(&self.pool, entry);
                 K::find(&self.pool, at, key, found)
             },
-            |leaf| {
-                self.found_beside_writer(leaf, key)
-                    .map(|slot| K::found(&self.pool, K::raced(slot)))
-                    .transpose()
-            },
+            |leaf| self.found_beside_writer(leaf, key),
         )?;
         // The leaf is left alone by now: a large value takes as long as it takes.
         found.map(|found| found.settle(FarValue::read)).transpose()
@@ -183,15 +100,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.read_leaf(
             Seek::At(key),
             |at| Ok(K::find(&self.pool, at, key, |_| Ok(()))?.is_some()),
-            |leaf| Ok(self.found_beside_writer(leaf, key).is_some()),
+            |leaf| Ok(self.found_beside_writer(leaf, key)?.is_some()),
         )
-    }
-
-    #[cold]
-    fn found_beside_writer(&self, leaf: Racing<'_>, key: &KeyOf<K>) -> Option<Slot> {
-        let key = key.order()?;
-        // In a leaf of words the identity is the key.
-        leaf.last_below(|k| k <= key).filter(|slot| slot.ident == key)
     }
 }
 

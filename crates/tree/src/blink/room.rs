@@ -116,7 +116,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// The neighbours of a leaf, as its parent says; `None` if the parent does not know the leaf.
     fn beside(&self, leaf: Page<'_>, key: &KeyOf<K>) -> Result<Option<Beside>> {
-        let Some(parent) = self.descend::<false>(Seek::At(key), 1)? else { return Ok(None) };
+        let Some(parent) = self.descend(Seek::At(key), 1)? else { return Ok(None) };
         let node = parent.node;
         let rank = K::rank(&self.pool, &node, key);
         let child = |pos: usize| K::child(&self.pool, node.entry(pos));

@@ -146,7 +146,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn look_around(&self, key: &KeyOf<K>, level: u8) -> Result<Upkeep> {
         let mut turns = Retries::default();
         loop {
-            let Some(parent) = self.descend::<false>(Seek::At(key), level + 1)? else {
+            let Some(parent) = self.descend(Seek::At(key), level + 1)? else {
                 return Ok(Upkeep::Root);
             };
             let next = self.look_below(&parent.node, key, level);

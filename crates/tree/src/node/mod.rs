@@ -43,6 +43,7 @@ pub use header::{
     Rank, RightBounds, Run, SIBLING_WORD, Shape, sibling,
 };
 pub(crate) use header::{KIND_AND_FLAGS, damaged};
+pub(crate) use pair::check_limits;
 pub use pair::{FarValue, TreeKey, TreeValue};
 
 /// A kind of tree, apart from its medium: all that the spine asks of its nodes.

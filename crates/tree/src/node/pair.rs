@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::convert::Infallible;
 
 use everleaf_pmem::{Error, Medium, Result, fallible};
-use everleaf_pool::{LargeValue, MAX_KEY_BYTES};
+use everleaf_pool::{LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// A type of keys to look for.
 pub trait TreeKey: Ord {
@@ -138,5 +138,20 @@ impl FarValue for Infallible {
     }
     fn weight(&self) -> usize {
         match *self {}
+    }
+}
+
+/// Refuses a key or a value that no tree of byte strings takes.
+///
+/// # Errors
+/// KeyTooLong, ValueTooLong.
+#[inline(always)]
+pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
+    key.check()?;
+    match value.len() as u64 {
+        bytes if bytes > MAX_VALUE_BYTES => {
+            Err(Error::ValueTooLong { bytes, bytes_max: MAX_VALUE_BYTES })
+        }
+        _ => Ok(()),
     }
 }

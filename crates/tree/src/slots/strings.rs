@@ -18,9 +18,10 @@ use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::{LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, Rank, RightBounds, Run, Shape, TreeKey, damaged, sibling,
+    HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, Rank, RightBounds, Run, Shape, TreeKey, check_limits,
+    damaged, sibling,
 };
-use crate::record::{PendingRecord, check_limits, child_page, key_of_record, read};
+use crate::record::{PendingRecord, child_page, key_of_record, read};
 use crate::slots::keys::{
     Inspect, KeyBounds, KeyOrder, KeySplits, SplitBounds, ValueWrites, Values,
 };

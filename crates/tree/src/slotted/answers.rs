@@ -12,9 +12,9 @@ use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue}
 use crate::node::{
     Asking, EntryView, Filling, FoundValue, InLeaf, MAX_LEVEL, NewEntry, NodeAt, NodeBytes,
     NodeChanges, NodeChecks, NodeReads, NodeRestructures, NodeRoom, PutPoint, Rank, Shape,
-    Siblings, TreeKey, UnderLog, damaged,
+    Siblings, TreeKey, UnderLog, check_limits, damaged,
 };
-use crate::record::{self, PendingRecord, check_limits, key_of_record, read};
+use crate::record::{self, PendingRecord, key_of_record, read};
 use crate::slots::Slot;
 use crate::slotted::copy::LeafCopy;
 use crate::slotted::{
