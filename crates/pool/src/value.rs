@@ -28,20 +28,6 @@ pub enum StoredValue<V, F> {
     External(F),
 }
 
-impl<V, F> StoredValue<V, F> {
-    /// The value, by `read` if it lies elsewhere.
-    ///
-    /// # Errors
-    /// Those of `read`.
-    #[inline(always)]
-    pub fn settle(self, read: impl FnOnce(&F) -> Result<V>) -> Result<V> {
-        match self {
-            Self::Inline(value) => Ok(value),
-            Self::External(far) => read(&far),
-        }
-    }
-}
-
 /// A large value that somebody is about to read. It is valid only if the leaf that named its record
 /// is validated after this was made.
 pub struct LargeValue<'p, M: Medium>(Box<[PinnedExtents<'p, M>]>);

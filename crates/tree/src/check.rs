@@ -21,7 +21,7 @@ use everleaf_pool::{Glance, Leaks, Look, PageDamage, Pool, RecordRef, kind};
 
 use crate::blink::{Blink, Seek, log};
 use crate::node::{
-    EntryView, FarValue, Kind, NodeAt, OwnedKeyOf, RUN_WORD, Shape, TreeKey, TreeValue, sibling,
+    EntryView, Kind, NodeAt, OwnedKeyOf, RUN_WORD, Shape, TreeKey, TreeValue, settled, sibling,
 };
 
 /// How often a node that others change is read before it is latched.
@@ -577,9 +577,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         entry: K::Entry<'t>,
         key: &OwnedKeyOf<K>,
     ) -> Result<()> {
-        let mut value = K::found(self.tree.pool(), entry)
-            .and_then(|found| found.settle(FarValue::read))
-            .map(Some);
+        let mut value = K::found(self.tree.pool(), entry).and_then(settled).map(Some);
         if !node.at.stands() {
             value = self.tree.get(key.borrow());
         }

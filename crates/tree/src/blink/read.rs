@@ -10,7 +10,7 @@ use everleaf_pool::StoredValue;
 
 use crate::blink::descend::{Blink, FoundNode, Seek, Waiting};
 use crate::blink::reading::Reading;
-use crate::node::{FarValue, FoundValue, KeyOf, Kind, NodeAt, NodeBytes, ValueOf};
+use crate::node::{FoundValue, KeyOf, Kind, NodeAt, NodeBytes, ValueOf, settled};
 use crate::slots::racing::Racing;
 
 /// After so many failed attempts an optimistic reader keeps writers out.
@@ -89,7 +89,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             |leaf| self.found_beside_writer(leaf, key),
         )?;
         // The leaf is left alone by now: a large value takes as long as it takes.
-        found.map(|found| found.settle(FarValue::read)).transpose()
+        found.map(settled).transpose()
     }
 
     /// Whether a key is there. Does not read its value.

@@ -13,7 +13,7 @@ use everleaf_pool::StoredValue;
 use crate::blink::descend::{Blink, Seek};
 use crate::node::{
     FarValue, KeyOf, Kind, NodeAt, NodeReads, OwnedKeyOf, TreeKey, TreeValue, ValueOf, damaged,
-    sibling,
+    settled, sibling,
 };
 use crate::record::one_entry;
 use crate::slots::racing::Racing;
@@ -345,13 +345,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// I/O errors and Corrupt.
     #[inline]
     pub fn floor(&self, key: &KeyOf<K>) -> Result<Option<(OwnedKeyOf<K>, ValueOf<K>)>> {
-        let settled = |at: &NodeAt<'_, K>| {
+        let below = |at: &NodeAt<'_, K>| {
             let le = K::rank(&self.pool, at, key)?.le;
             let Some(last) = le.checked_sub(1) else { return Ok(None) };
             Ok(Some(K::pair(&self.pool, at.shape(), at.entry(last))?))
         };
-        match self.read_leaf(Seek::At(key), settled, |_| Ok(None))? {
-            Some((key, value)) => Ok(Some((key, value.settle(FarValue::read)?))),
+        match self.read_leaf(Seek::At(key), below, |_| Ok(None))? {
+            Some((key, value)) => Ok(Some((key, settled(value)?))),
             None => self.first_down(Bound::Included(key)),
         }
     }

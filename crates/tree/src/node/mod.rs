@@ -170,6 +170,18 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
     fn record(shape: Shape, entry: Self::Entry<'_>) -> Option<RecordRef>;
 }
 
+/// The value that was found: one that lies elsewhere is read. The caller holds no latch.
+///
+/// # Errors
+/// I/O errors, Corrupt, NoMemory.
+#[inline(always)]
+pub fn settled<F: FarValue>(found: StoredValue<F::Value, F>) -> Result<F::Value> {
+    match found {
+        StoredValue::Inline(value) => Ok(value),
+        StoredValue::External(far) => far.read(),
+    }
+}
+
 /// A node as its reader or writer has it. Who holds its latch, or has validated its version, has it as it is.
 pub struct NodeAt<'m, K: NodeReads> {
     /// Its header.
