@@ -18,9 +18,8 @@ use std::borrow::Borrow;
 use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fallible};
 use everleaf_pool::{Stop, retry};
 
-use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::{Blink, FoundNode, Latched, Seek};
-use crate::blink::write::{Condition, Look, Old, Unwanted};
+use crate::blink::write::{Condition, KeepBefore, Keeping, Look, Old, Unwanted};
 use crate::node::{
     InLeaf, InputOf, KeyOf, Kind, NodeAt, NodeRoom, PutPoint, Rank, TreeKey, ValueOf, sibling,
 };

@@ -16,8 +16,8 @@ use std::cmp::Ordering;
 use everleaf_pmem::{Medium, Page, PageNo, Result};
 use everleaf_pool::{Stop, kind, retry};
 
-use crate::blink::before::{Before, KeepBefore};
 use crate::blink::descend::Blink;
+use crate::blink::write::{Before, KeepBefore};
 use crate::node::{Filling, InputOf, KeyOf, Kind, NodeAt, ValueOf, sibling};
 
 impl<M: Medium, K: Kind> Blink<M, K> {

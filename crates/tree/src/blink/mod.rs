@@ -31,7 +31,6 @@
 //! leaf has changed. One that latches its way down looks at lower bounds instead (`walk.rs`).
 
 mod batch;
-mod before;
 mod beside;
 mod create;
 mod cursor;
@@ -40,7 +39,6 @@ mod load;
 pub(crate) mod log;
 mod merge;
 mod pop;
-mod read;
 mod reading;
 mod room;
 mod scan;
@@ -53,7 +51,6 @@ mod words;
 mod write;
 
 pub use batch::{BatchChange, KeyPlace, Stage};
-pub use before::{Before, KeepBefore};
 pub use create::{first_touch, gap, redo};
 pub use cursor::{Cursor, Step};
 pub use descend::{Blink, Seek};
@@ -61,4 +58,4 @@ pub use pop::End;
 pub use reading::Reading;
 pub use scan::Chunk;
 pub use swap::Swap;
-pub use write::{Condition, Put};
+pub use write::{Before, Condition, KeepBefore, Put};

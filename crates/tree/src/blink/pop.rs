@@ -17,9 +17,8 @@ use std::borrow::Borrow;
 use everleaf_pmem::{Medium, Result, Retries, fallible};
 use everleaf_pool::{Stop, retry};
 
-use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::{Blink, FoundNode, Lag, Latched, Seek};
-use crate::blink::write::{Condition, Look, Old, Wanted};
+use crate::blink::write::{Condition, KeepBefore, Keeping, Look, Old, Wanted};
 use crate::node::{KeyOf, Kind, NodeAt, OwnedKeyOf, TreeKey, ValueOf, damaged, sibling};
 
 /// An end of a tree.

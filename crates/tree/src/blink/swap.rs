@@ -11,9 +11,8 @@
 use everleaf_pmem::{Medium, Result};
 use everleaf_pool::{Pool, StoredValue};
 
-use crate::blink::before::{KeepBefore, Keeping};
 use crate::blink::descend::Blink;
-use crate::blink::write::{Condition, Look, Old};
+use crate::blink::write::{Condition, KeepBefore, Keeping, Look, Old};
 use crate::node::{FarValue, KeyOf, Kind, NodeBytes, NodeReads};
 
 /// How a compare-and-swap ended.
