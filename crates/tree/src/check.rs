@@ -13,6 +13,7 @@
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
+use std::mem;
 
 use everleaf_pmem::{
     Error, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Retries, Version, fallible,
@@ -53,8 +54,8 @@ pub struct TreeReport {
     pub missing_entries: u64,
     /// What is wrong.
     pub damages: Vec<PageDamage>,
-    /// The tree's nodes.
-    pub pages: HashSet<PageNo>,
+    /// The tree's nodes, each once, in the order of the walk.
+    pub pages: Vec<PageNo>,
     /// The tree's log page, if it has one.
     pub log: Option<PageNo>,
     /// The records that the tree names: of its entries and of bounds.
@@ -147,6 +148,8 @@ pub(crate) struct CheckWalk<'t, M: Medium, K: Kind> {
     met: HashMap<PageNo, Version>,
     /// Nodes that were met again with another version: bounded, or a cycle would never end.
     again: u32,
+    /// The entries of the node before, whose memory the next one uses again.
+    spare: Vec<VisitedEntry<'t, K>>,
 }
 
 impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
@@ -157,8 +160,8 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     ) -> Result<TreeReport> {
         let report = TreeReport { anchor: tree.anchor(), ..TreeReport::default() };
         let (doubts, met) = (Vec::new(), HashMap::new());
-        let (fill, again) = ((0, 0), 0);
-        let mut walk = CheckWalk { tree, owners, glance, report, fill, doubts, met, again };
+        let (fill, again, spare) = ((0, 0), 0, Vec::new());
+        let mut walk = CheckWalk { tree, owners, glance, report, fill, doubts, met, again, spare };
         if !M::JOURNALED {
             walk.report.log = log::page_of(tree.medium().page(tree.anchor())?);
         }
@@ -265,7 +268,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         // whether a node must begin there.
         let (mut at, mut begin, mut exact) = (0, K::Key::lowest(), true);
         while let Some((no, way)) = next {
-            let (node, is_searched) = match self.visit(no, way, level)? {
+            let (mut node, is_searched) = match self.visit(no, way, level)? {
                 Visit::Node(node) => (node, false),
                 Visit::Moved => match self.search(level, &begin)? {
                     Some(node) => (node, true),
@@ -292,6 +295,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
                 self.meet(&node, above, &mut at);
             }
             self.count(&node, is_grown.then_some(&begin), &mut below)?;
+            self.spare = mem::take(&mut node.entries);
             next = node.next.map(|right| (right, Way::Node(node.at)));
             match node.high {
                 Some(high) => (begin, exact) = (high, true),
@@ -406,7 +410,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         self.report.damages.append(&mut self.doubts);
         fallible::more_keys(&mut self.met, 1, CHECK)?;
         match self.met.insert(no, at.version) {
-            None => {}
+            None => fallible::push(&mut self.report.pages, no, CHECK)?,
             Some(before)
                 if before != at.version && self.again <= self.tree.pool().pages_in_groups() =>
             {
@@ -418,7 +422,6 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
                 return Ok(Visit::Lost);
             }
         }
-        fallible::insert(&mut self.report.pages, no, CHECK)?;
         Ok(Visit::Node(node))
     }
 
@@ -509,8 +512,9 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     /// Reads the entries of a node.
     fn entries(&mut self, node: &mut VisitedNode<'t, K>, at: &NodeAt<'t, K>) -> Result<()> {
         let (pool, no) = (self.tree.pool(), at.page().no());
-        let mut idents = HashSet::new();
-        node.entries = fallible::list(at.count(), CHECK)?;
+        let (mut idents, mut entries, mut n) = (HashSet::new(), mem::take(&mut self.spare), 0);
+        let more = at.count().saturating_sub(entries.len());
+        fallible::more(&mut entries, more, CHECK)?;
         for pos in 0..at.count() {
             let EntryView { offset, identity, entry } = K::look(at, pos);
             if let Some(identity) = identity
@@ -518,23 +522,32 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             {
                 self.doubt(no, offset, "two slots have one identity");
             }
-            let key = self.suspect(no, K::key(pool, node.shape, entry))?;
-            let Some(key) = key else { continue };
-            if !K::entry_fits(node.shape, entry, &key) {
+            let record = K::record(node.shape, entry);
+            if n == entries.len() {
+                entries.push(VisitedEntry { entry, key: K::Key::lowest(), record });
+            }
+            let (before, here) = entries.split_at_mut(n);
+            (here[0].entry, here[0].record) = (entry, record);
+            let key = &mut here[0].key;
+            let Some(()) = self.suspect(no, K::key_into(pool, node.shape, entry, key))? else {
+                continue;
+            };
+            if !K::entry_fits(node.shape, entry, key) {
                 self.doubt(no, offset, "its head is not that of its key");
             }
-            if key < node.low || node.high.as_ref().is_some_and(|high| key >= *high) {
+            if *key < node.low || node.high.as_ref().is_some_and(|high| *key >= *high) {
                 self.doubt(no, offset, "its key is outside its node's bounds");
             }
-            if node.entries.last().is_some_and(|last| last.key >= key) {
+            if before.last().is_some_and(|last| last.key >= *key) {
                 self.doubt(no, offset, "its key is not above the one before");
             }
-            if node.shape.level > 0 && pos == 0 && key != node.low {
+            if node.shape.level > 0 && pos == 0 && *key != node.low {
                 self.doubt(no, offset, "the first entry is not that of the lower bound");
             }
-            let record = K::record(node.shape, entry);
-            node.entries.push(VisitedEntry { entry, key, record });
+            n += 1;
         }
+        entries.truncate(n);
+        node.entries = entries;
         Ok(())
     }
 
@@ -577,14 +590,20 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         entry: K::Entry<'t>,
         key: &OwnedKeyOf<K>,
     ) -> Result<()> {
-        let mut value = K::found(self.tree.pool(), entry).and_then(settled).map(Some);
+        let mut weight = match K::value_inside(entry) {
+            Some(bytes) => Ok(Some(bytes)),
+            None => K::found(self.tree.pool(), entry)
+                .and_then(settled)
+                .map(|value| Some(value.weight())),
+        };
         if !node.at.stands() {
-            value = self.tree.get(key.borrow());
+            let value = self.tree.get(key.borrow());
+            weight = value.map(|value| value.map(|value| value.weight()));
         }
-        if let Some(Some(value)) = self.guard(node.at.page.no(), value)? {
+        if let Some(Some(bytes)) = self.guard(node.at.page.no(), weight)? {
             self.report.entries += 1;
             self.report.key_bytes += K::Key::weight(key.borrow()) as u64;
-            self.report.value_bytes += value.weight() as u64;
+            self.report.value_bytes += bytes as u64;
         }
         Ok(())
     }

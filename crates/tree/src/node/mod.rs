@@ -127,6 +127,18 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
         entry: Self::Entry<'_>,
     ) -> Result<OwnedKeyOf<Self>>;
 
+    /// The key of an entry, into one whose memory is used again.
+    #[inline(always)]
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        entry: Self::Entry<'_>,
+        key: &mut OwnedKeyOf<Self>,
+    ) -> Result<()> {
+        *key = Self::key(pool, shape, entry)?;
+        Ok(())
+    }
+
     /// The child of an entry of an inner node.
     fn child<M: Medium>(pool: &Pool<M>, entry: Self::Entry<'_>) -> Result<PageNo>;
 
@@ -151,6 +163,11 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
         pool: &'p Pool<M>,
         entry: Self::Entry<'_>,
     ) -> Result<StoredValue<Self::Value, Self::Far<'p, M>>>;
+
+    /// How many bytes the value of an entry of a leaf has, if they lie in the leaf.
+    fn value_inside(_: Self::Entry<'_>) -> Option<usize> {
+        None
+    }
 
     /// The key of an entry, and its value as [`found`](Self::found) has it.
     #[inline]

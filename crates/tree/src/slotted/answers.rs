@@ -80,10 +80,17 @@ impl NodeReads for Slotted {
     #[inline]
     fn key<M: Medium>(pool: &Pool<M>, _: Shape, entry: EntryAt<'_>) -> Result<Vec<u8>> {
         let mut key = Vec::new();
-        match entry.view.key_into(entry.pos, &mut key)? {
-            None => Ok(key),
-            Some(place) => whole(pool, place),
-        }
+        key_into(pool, entry, &mut key).map(|()| key)
+    }
+
+    #[inline]
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        _: Shape,
+        entry: EntryAt<'_>,
+        key: &mut Vec<u8>,
+    ) -> Result<()> {
+        key_into(pool, entry, key)
     }
 
     #[inline(always)]
@@ -124,6 +131,13 @@ impl NodeReads for Slotted {
         let mut value = Vec::new();
         entry.view.value_onto(&entry.parts, &mut value)?;
         Ok(StoredValue::Inline(value))
+    }
+
+    fn value_inside(entry: EntryAt<'_>) -> Option<usize> {
+        match entry.parts.value {
+            ValueSize::Inline(bytes) => Some(bytes),
+            ValueSize::Reference => None,
+        }
     }
 
     #[inline]
