@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use everleaf_pmem::{Retries, fallible};
 use everleaf_tree::blink;
-use everleaf_tree::blink::Step;
+use everleaf_tree::blink::Stepped;
 
 use crate::engine::{Cut, Move, PoolTree};
 use crate::{AsBytes, Result};
@@ -27,7 +27,7 @@ pub(crate) struct Source {
 
 impl Source {
     #[inline(always)]
-    pub fn go(&self, at: &mut blink::Cursor, to: Move<'_>) -> Result<Step> {
+    pub fn go(&self, at: &mut blink::Cursor, to: Move<'_>) -> Result<Stepped> {
         let step = match &self.cut {
             None => self.tree.go(at, to),
             Some(cut) => self.go_at(cut, at, to),
@@ -38,9 +38,9 @@ impl Source {
 
     /// Takes a cursor a step up, or down.
     #[inline(always)]
-    pub fn step(&self, at: &mut blink::Cursor, up: bool) -> Result<Step> {
+    pub fn step(&self, at: &mut blink::Cursor, up: bool) -> Result<Stepped> {
         if self.slides(at, up) {
-            return Ok(Step::Pair);
+            return Ok(Stepped::Pair);
         }
         self.step_on(at, up)
     }
@@ -51,7 +51,7 @@ impl Source {
     }
 
     #[inline(never)]
-    fn step_on(&self, at: &mut blink::Cursor, up: bool) -> Result<Step> {
+    fn step_on(&self, at: &mut blink::Cursor, up: bool) -> Result<Stepped> {
         self.go(at, if up { Move::Next } else { Move::Prev })
     }
 
@@ -117,11 +117,11 @@ impl Source {
         let mut turns = Retries::default();
         loop {
             match self.go(at, to)? {
-                Step::End => return Ok(None),
-                Step::Damaged(error) => return Err(error),
-                Step::Pair if self.read_value(at)? => return self.take_pair(at),
+                Stepped::End => return Ok(None),
+                Stepped::Damaged(error) => return Err(error),
+                Stepped::Pair if self.read_value(at)? => return self.take_pair(at),
                 // The pair was removed before its value was read.
-                Step::Pair => turns.go_on("reading a pair that others remove")?,
+                Stepped::Pair => turns.go_on("reading a pair that others remove")?,
             }
         }
     }
@@ -481,11 +481,11 @@ impl Drop for Cursor {
 }
 
 #[inline(always)]
-fn found(step: Step) -> Result<bool> {
+fn found(step: Stepped) -> Result<bool> {
     match step {
-        Step::Pair => Ok(true),
-        Step::End => Ok(false),
-        Step::Damaged(error) => Err(error),
+        Stepped::Pair => Ok(true),
+        Stepped::End => Ok(false),
+        Stepped::Damaged(error) => Err(error),
     }
 }
 

@@ -764,7 +764,7 @@ pub struct Durable(State);
 
 #[derive(Debug)]
 enum State {
-    Waits(everleaf_file::Durable),
+    Waits(everleaf_file::DurableFuture),
     /// There are no epochs.
     Is(Result<()>),
 }

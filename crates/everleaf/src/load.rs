@@ -150,13 +150,13 @@ impl Tree {
 struct Load<'t, K, V> {
     tree: &'t Tree,
     /// Pairs that were taken and not put, in order, and how many bytes they have.
-    waiting: Vec<Waiting<K, V>>,
+    waiting: Vec<BufferedPair<K, V>>,
     bytes: usize,
     taken: u64,
     alone: Alone,
 }
 
-struct Waiting<K, V> {
+struct BufferedPair<K, V> {
     key: K,
     value: V,
     bytes: usize,
@@ -200,7 +200,7 @@ impl<K: AsBytes, V: AsBytes> Load<'_, K, V> {
         };
         // About what it takes in a leaf, rather less.
         let bytes = PAIR_BYTES + key_part + value_bytes.len();
-        fallible::push(&mut self.waiting, Waiting { key, value, bytes }, PAIRS)?;
+        fallible::push(&mut self.waiting, BufferedPair { key, value, bytes }, PAIRS)?;
         self.bytes += bytes;
         self.taken += 1;
         let page_bytes = self.tree.on.geometry().page_bytes();

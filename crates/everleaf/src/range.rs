@@ -15,7 +15,7 @@ use std::ops::Bound;
 
 use everleaf_pmem::fallible;
 use everleaf_tree::blink;
-use everleaf_tree::blink::Step;
+use everleaf_tree::blink::Stepped;
 
 use crate::cursor::{Pair, Source, unused};
 use crate::{Error, KeyRange, Result};
@@ -91,17 +91,17 @@ impl Ends {
             RangeEnd::Back => (&mut self.back, &self.front),
         };
         let error = match self.source.step(own, end == RangeEnd::Front) {
-            Ok(Step::Pair) => {
+            Ok(Stepped::Pair) => {
                 let is_between =
                     own.key().is_some_and(|key| other.is_beyond(key, end == RangeEnd::Back));
                 self.ended = !is_between;
                 return is_between.then_some(Ok(()));
             }
-            Ok(Step::End) => {
+            Ok(Stepped::End) => {
                 self.ended = true;
                 return None;
             }
-            Ok(Step::Damaged(error)) => {
+            Ok(Stepped::Damaged(error)) => {
                 match self.source.is_short_of(own, other, end == RangeEnd::Front) {
                     Ok(true) => return Some(Err(error)),
                     Ok(false) => {

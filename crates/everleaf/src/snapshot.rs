@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_pmem::fallible;
-use everleaf_tree::blink::{self, Before, Step};
+use everleaf_tree::blink::{self, Before, Stepped};
 
 use crate::cursor::{Cursor, Pair, Source};
 use crate::engine::{Cut, Engine, KeyBefore, Move, PoolTree};
@@ -304,7 +304,7 @@ impl Source {
         cut: &Arc<Cut>,
         at: &mut blink::Cursor,
         mut to: Move<'_>,
-    ) -> Result<Step> {
+    ) -> Result<Stepped> {
         let up = matches!(to, Move::First | Move::Seek(_) | Move::Next);
         let mut from = match to {
             Move::First | Move::Last => Bound::Unbounded,
@@ -317,7 +317,7 @@ impl Source {
             let tree = former.as_ref().unwrap_or(&self.tree);
             let step = tree.go(at, to);
             let found = match &step {
-                Ok(Step::Damaged(_)) | Err(_) => None,
+                Ok(Stepped::Damaged(_)) | Err(_) => None,
                 Ok(_) => self.kept_before(cut, tree, at, (&from, up))?,
             };
             // After both: what was kept since a clear says nothing of what there was before.
@@ -342,10 +342,10 @@ impl Source {
                 // The cut is alive, so it is this pair's alone: nothing of its value was kept.
                 Err(error) => {
                     at.go_past(&key, up)?;
-                    return Ok(Step::Damaged(error));
+                    return Ok(Stepped::Damaged(error));
                 }
             }
-            return Ok(Step::Pair);
+            return Ok(Stepped::Pair);
         }
     }
 

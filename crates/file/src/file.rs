@@ -37,7 +37,7 @@ use everleaf_pmem::shared::{PAIRS_AHEAD, SharedPair};
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::epochs::barrier::{ABANDONED, CLOSED, READ_ONLY};
-use crate::epochs::durable::Durable;
+use crate::epochs::durable::DurableFuture;
 use crate::epochs::slots::{DIRTY_MARK, FileOp};
 use crate::inner::Inner;
 use crate::io::Io;
@@ -112,7 +112,7 @@ impl File {
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.inner.wait_durable(epoch)
     }
-    /// Waits until `epoch` is durable, and does not end it before its time. See [`Durable`].
+    /// Waits until `epoch` is durable, and does not end it before its time. See [`DurableFuture`].
     ///
     /// # Errors
     /// Those of [`durable`](Self::durable); [`Error::InsideBatch`] inside an [`EpochPin`] of any medium.
@@ -125,8 +125,8 @@ impl File {
     /// # Errors
     /// [`Error::Poisoned`]; [`Error::Closed`], [`Error::ReadOnly`] or [`Error::Forked`] if the epoch does not
     /// become durable because of that; [`Error::NoMemory`].
-    pub fn durable(&self, epoch: u64) -> Durable {
-        Durable::new(Arc::clone(&self.inner), epoch)
+    pub fn durable(&self, epoch: u64) -> DurableFuture {
+        DurableFuture::new(Arc::clone(&self.inner), epoch)
     }
     /// Makes all steps that have ended durable.
     ///

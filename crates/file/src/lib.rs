@@ -46,7 +46,7 @@ mod values;
 pub mod workers;
 
 pub use dax::{Dax, DaxOptions};
-pub use epochs::durable::Durable;
+pub use epochs::durable::DurableFuture;
 pub use epochs::slots::FileOp;
 pub use file::File;
 pub use limits::room::is_want_of_room;

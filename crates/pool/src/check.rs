@@ -3,7 +3,7 @@
 //! Others may write meanwhile. The map is read first and the pages after, so a page that does not
 //! agree with that map is held against the map as it is now, under the page's own latch, without
 //! which the page cannot change owner. What needs two places at once is believed if both stayed as
-//! they were seen ([`Look`]).
+//! they were seen ([`PoolLook`]).
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use everleaf_pmem::{Error, Medium, PageNo, Result, fallible};
 
 use crate::kind::{ANCHOR, EXTENT_HEAD, EXTENT_TAIL, FREE, LOG, MAP, NODE, RECORD};
 use crate::layout::{self, USED_WORD, ones};
-use crate::look::{Look, PageDamage};
+use crate::look::{PageDamage, PoolLook};
 use crate::map::{self, PageRun, Role};
 use crate::pool::Pool;
 use crate::record::{RecordRef, RecordView};
 
 struct Check<'p, M: Medium> {
     pool: &'p Pool<M>,
-    look: Look<'p, M>,
+    look: PoolLook<'p, M>,
     /// The first pages of extents, and the record that names each.
     named: HashMap<PageNo, RecordRef>,
     /// Records that name an extent of another one.
@@ -43,13 +43,13 @@ impl<M: Medium> Pool<M> {
         Ok(damages)
     }
 
-    /// Like [`try_check`](Self::try_check) but for [anchors](Look::anchors), and also returns what it saw, to be
+    /// Like [`try_check`](Self::try_check) but for [anchors](PoolLook::anchors), and also returns what it saw, to be
     /// compared with what trees name.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub fn look(&self) -> Result<(Vec<PageDamage>, Look<'_, M>)> {
-        let look = Look::new(self)?;
+    pub fn look(&self) -> Result<(Vec<PageDamage>, PoolLook<'_, M>)> {
+        let look = PoolLook::new(self)?;
         let (named, twice) = (HashMap::new(), Vec::new());
         let mut check = Check { pool: self, look, named, twice, found: Vec::new(), failed: None };
         for g in 0..self.space.groups() {

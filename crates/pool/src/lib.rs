@@ -62,7 +62,7 @@ pub use extent::Large;
 pub use glance::Glance;
 pub use hooks::{ExtentIo, Hooks, KeptExtents};
 pub use incoming::LargeWriter;
-pub use look::{Look, PageDamage};
+pub use look::{PageDamage, PoolLook};
 pub use map::{PageRun, note_free};
 pub use pair::{Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES, pair_header};
 pub use pool::{CATALOG_ANCHOR, PageCounts, Pool, Stop, frame_stays, retry, stays};

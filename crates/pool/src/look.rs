@@ -72,7 +72,7 @@ fn page_of(what: &str) -> Option<u64> {
 }
 
 /// The pool as [`Pool::look`] saw it.
-pub struct Look<'p, M: Medium> {
+pub struct PoolLook<'p, M: Medium> {
     pool: &'p Pool<M>,
     watch: Watch<'p>,
     /// The map.
@@ -81,9 +81,9 @@ pub struct Look<'p, M: Medium> {
     pub(crate) stamps: HashMap<PageNo, Version>,
 }
 
-impl<'p, M: Medium> Look<'p, M> {
+impl<'p, M: Medium> PoolLook<'p, M> {
     pub(crate) fn new(pool: &'p Pool<M>) -> Result<Self> {
-        Ok(Look { pool, watch: pool.space.watch(), owners: Vec::new(), stamps: HashMap::new() })
+        Ok(PoolLook { pool, watch: pool.space.watch(), owners: Vec::new(), stamps: HashMap::new() })
     }
 
     /// The owners of all pages when the look began.

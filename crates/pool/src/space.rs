@@ -44,7 +44,7 @@ struct GroupSpace {
 
 /// A freed extent that is not to be used again yet.
 #[derive(Debug)]
-struct Waiting {
+struct FreedRun {
     run: PageRun,
     /// The epoch that must be durable before.
     epoch: u64,
@@ -60,7 +60,7 @@ struct FreePages {
     /// Groups whose map page exists on the medium; always the first ones.
     made: usize,
     /// Freed extents.
-    limbo: VecDeque<Waiting>,
+    limbo: VecDeque<FreedRun>,
     /// Room that is kept for the steps of one thread.
     promised: Option<Promised>,
     /// Pages that have changed owner since somebody began to watch; `None` for want of memory.
@@ -283,7 +283,7 @@ impl FreeSpace {
     pub fn give_back_later(&self, epoch: u64, run: PageRun, pins: &Pins) {
         let limbo = &mut self.inner().limbo;
         if limbo.try_reserve(1).is_ok() {
-            limbo.push_back(Waiting { run, epoch, freed: pins.freed() });
+            limbo.push_back(FreedRun { run, epoch, freed: pins.freed() });
         }
     }
 
@@ -307,7 +307,7 @@ impl FreeSpace {
     /// Takes the first freed extent whose epoch is durable by now and that nobody reads.
     fn leave_limbo(&self, durable: u64, oldest: u64) -> Option<PageRun> {
         // Steps of neighbouring epochs may have queued out of order; the few behind wait.
-        let may_return = |waiting: &Waiting| waiting.epoch <= durable && waiting.freed < oldest;
+        let may_return = |waiting: &FreedRun| waiting.epoch <= durable && waiting.freed < oldest;
         let limbo = &mut self.inner().limbo;
         let may_return = limbo.front().is_some_and(may_return);
         if may_return { limbo.pop_front() } else { None }.map(|waiting| waiting.run)

@@ -52,7 +52,7 @@ use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use sync::{Mutex, be_thread, lock};
-use versions::{Cut, Gate, Images, Keeper, Versions};
+use versions::{Cut, Gate, ImageKeeper, Images, Versions};
 
 /// Switches from a thread that could go on.
 const PREEMPTIONS: usize = 3;
@@ -113,7 +113,7 @@ impl Store {
             *lock(&self.leaves[usize::from(key)]) = value;
             return;
         }
-        let keeper = Keeper { versions: &self.versions, images: &self.images };
+        let keeper = ImageKeeper { versions: &self.versions, images: &self.images };
         let mut leaf = lock(&self.leaves[usize::from(key)]);
         if keeper.is_due(&[key]) {
             keeper.keep(&[key], Before::Value(vec![*leaf])).expect("memory");

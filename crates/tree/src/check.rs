@@ -18,7 +18,7 @@ use std::mem;
 use everleaf_pmem::{
     Error, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Retries, Version, fallible,
 };
-use everleaf_pool::{Glance, Leaks, Look, PageDamage, Pool, RecordRef, kind};
+use everleaf_pool::{Glance, Leaks, PageDamage, Pool, PoolLook, RecordRef, kind};
 
 use crate::blink::{Blink, Seek, log};
 use crate::node::{
@@ -739,7 +739,7 @@ pub fn leaks<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks> {
 /// # Errors
 /// NoMemory; those of `has_node`.
 pub fn compare<M: Medium>(
-    look: &Look<'_, M>,
+    look: &PoolLook<'_, M>,
     named: &NamedPages,
     has_node: impl Fn(PageNo) -> Result<bool>,
     and_lost: bool,

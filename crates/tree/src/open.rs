@@ -231,7 +231,7 @@ impl FilePool {
         let stop = Arc::new(AtomicBool::new(false));
         let mut keeper = None;
         if options.background && !options.read_only {
-            let job = Keeper { pool: Arc::downgrade(&pool), stop: Arc::clone(&stop) };
+            let job = JournalKeeper { pool: Arc::downgrade(&pool), stop: Arc::clone(&stop) };
             let task = Task::new(Length::Long, Box::new(job))?;
             let file = pool.medium();
             file.set_kept(true);
@@ -337,7 +337,7 @@ fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<bool> {
 
 /// Keeps the journal short. An error of a write poisons the file; one of a read shows again at the next
 /// touch of the page. Neither is reported here; the journal is kept, and reading is tried again.
-struct Keeper {
+struct JournalKeeper {
     pool: Weak<Pool<File>>,
     stop: Arc<AtomicBool>,
 }
@@ -345,7 +345,7 @@ struct Keeper {
 /// When the keeper tries again what failed, and looks again what is free by now.
 const KEEPER_REST: Duration = Duration::from_millis(200);
 
-impl Job for Keeper {
+impl Job for JournalKeeper {
     fn run(&mut self) -> Option<Duration> {
         let pool = self.pool.upgrade()?;
         let file = pool.medium();

@@ -142,7 +142,7 @@ struct Pass {
 }
 
 /// The entries of a level, in order.
-struct Entries<'t> {
+struct LevelEntries<'t> {
     page: Page<'t>,
     at: usize,
 }
@@ -196,7 +196,7 @@ impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
     fn pass(&mut self, first: PageNo, level: u8, above: Option<PageNo>) -> Result<Pass> {
         let (pool, mut pass) = (self.tree.pool(), Pass::default());
         let mut entries = match above {
-            Some(no) => Some(Entries { page: self.tree.medium().page(no)?, at: 0 }),
+            Some(no) => Some(LevelEntries { page: self.tree.medium().page(no)?, at: 0 }),
             None => None,
         };
         let (mut next, mut left, mut begin) = (Some(first), None, K::Key::lowest());
@@ -256,7 +256,7 @@ impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
     }
 
     /// The entry that is to be met next; `None` behind the last.
-    fn entry(&self, entries: &mut Entries<'t>) -> Result<Option<(Shape, K::Entry<'t>)>> {
+    fn entry(&self, entries: &mut LevelEntries<'t>) -> Result<Option<(Shape, K::Entry<'t>)>> {
         loop {
             let page = entries.page;
             let node = K::node(page).ok_or_else(|| damaged(page, "is no node"))?;
@@ -264,12 +264,17 @@ impl<'t, M: Medium, K: Kind, F: FnMut(u64)> RecoveryWalk<'t, M, K, F> {
                 return Ok(Some((node.shape(), node.entry(entries.at))));
             }
             let Some(next) = sibling(page) else { return Ok(None) };
-            *entries = Entries { page: self.tree.medium().page(next)?, at: 0 };
+            *entries = LevelEntries { page: self.tree.medium().page(next)?, at: 0 };
         }
     }
 
     /// Whether the next entry names a node; if it does, it is behind us.
-    fn meet(&self, entries: &mut Entries<'t>, page: Page<'t>, low: &OwnedKeyOf<K>) -> Result<bool> {
+    fn meet(
+        &self,
+        entries: &mut LevelEntries<'t>,
+        page: Page<'t>,
+        low: &OwnedKeyOf<K>,
+    ) -> Result<bool> {
         let Some((shape, entry)) = self.entry(entries)? else { return Ok(false) };
         let pool = self.tree.pool();
         if K::child(pool, entry)? == page.no() {

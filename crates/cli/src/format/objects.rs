@@ -150,7 +150,7 @@ impl Objects {
         let first = skip_blanks(&mut self.lines)?;
         self.line = self.lines.number + 1;
         self.text.clear();
-        let (mut refused, mut scan) = (None, Scan::default());
+        let (mut refused, mut scan) = (None, ElementScan::default());
         if first == Some(b']') && is_first {
             self.pass(1);
             self.form = Some(Form::Ended);
@@ -210,13 +210,13 @@ fn skip_blanks(lines: &mut Lines) -> Result<Option<u8>> {
 
 /// Where in an element the next byte is.
 #[derive(Default)]
-struct Scan {
+struct ElementScan {
     depth: u64,
     in_string: bool,
     escaped: bool,
 }
 
-impl Scan {
+impl ElementScan {
     /// Takes a byte. Whether it stands behind the element.
     fn ends_at(&mut self, byte: u8) -> bool {
         match byte {

@@ -52,18 +52,18 @@ pub(crate) struct FileStore {
 
 /// How a batch is inside of the gate.
 #[allow(clippy::large_enum_variant, reason = "for a box there may be no memory")]
-enum Inside<'g> {
+enum BatchPass<'g> {
     Passed(Passed<'g>),
     Alone(#[expect(dead_code, reason = "held")] Closed<'g>),
 }
 
-impl<'g> Inside<'g> {
+impl<'g> BatchPass<'g> {
     fn alone(self, gate: &'g Gate) -> Self {
         match self {
-            Inside::Alone(_) => self,
-            Inside::Passed(pass) => {
+            BatchPass::Alone(_) => self,
+            BatchPass::Passed(pass) => {
                 drop(pass);
-                Inside::Alone(gate.close())
+                BatchPass::Alone(gate.close())
             }
         }
     }
@@ -120,8 +120,8 @@ impl FileStore {
         debug_assert!(!epoch_is_pinned(), "a batch that waits would keep the epoch from ending");
         let _alone = lock(&self.batch);
         let inside = match alone {
-            None => Inside::Passed(self.store.gate.pass()),
-            Some(_) => Inside::Alone(self.store.gate.close()),
+            None => BatchPass::Passed(self.store.gate.pass()),
+            Some(_) => BatchPass::Alone(self.store.gate.close()),
         };
         batch.iter().try_for_each(TreeChanges::expect_tree)?;
         alone.map_or(Ok(()), |alone| (alone.validate)())?;
@@ -155,9 +155,9 @@ impl FileStore {
     fn room_for<'g>(
         &'g self,
         (batch, adds): (&[TreeChanges<'_>], bool),
-        inside: Inside<'g>,
+        inside: BatchPass<'g>,
         places: &mut [Option<KeyPlace>],
-    ) -> Result<(Inside<'g>, impl Sized + use<'g>)> {
+    ) -> Result<(BatchPass<'g>, impl Sized + use<'g>)> {
         let pool = &self.store.pool;
         let (inside, room) = match pool.promise(forecast::generous(pool, batch)) {
             Err(Error::Full { .. }) => {

@@ -201,7 +201,7 @@ impl Engine {
     }
 
     /// The same as a future, of a pool on a file.
-    pub fn durable(&self, epoch: u64) -> Option<everleaf_file::Durable> {
+    pub fn durable(&self, epoch: u64) -> Option<everleaf_file::DurableFuture> {
         match self {
             Engine::File(on) => Some(on.trees().medium().durable(epoch)),
             Engine::Dax(_) => None,

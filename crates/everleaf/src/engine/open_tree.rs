@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use everleaf_file::io::uninterrupted;
 use everleaf_file::{Dax, File};
 use everleaf_pmem::{PageNo, Retries, fallible};
-use everleaf_tree::blink::{BatchChange, Condition, Cursor, KeyPlace, Stage, Step};
+use everleaf_tree::blink::{BatchChange, Condition, Cursor, KeyPlace, Stage, Stepped};
 
 use super::admission::Store;
 use super::medium::{DbMedium, DbTree};
 use super::sync::{RwLock, read, write};
-use super::versions::{Cut, Images, KeepOld, Keeper, Versions};
+use super::versions::{Cut, ImageKeeper, Images, KeepOld, Versions};
 use crate::{Error, Result};
 
 /// What is tried again if somebody has cleared the tree meanwhile.
@@ -158,7 +158,7 @@ impl<M: DbMedium> OpenTree<M> {
     pub fn write<T>(
         &self,
         plain: impl FnOnce(&DbTree<M>) -> Result<T>,
-        keeping: impl FnOnce(&DbTree<M>, &Keeper<'_>) -> Result<T>,
+        keeping: impl FnOnce(&DbTree<M>, &ImageKeeper<'_>) -> Result<T>,
     ) -> Result<T> {
         let tree = self.writable()?;
         self.versions.write(&self.images, || plain(tree), |keeper| keeping(tree, keeper))
@@ -221,8 +221,8 @@ impl<M: DbMedium> OpenTree<M> {
         &self,
         cursor: &mut Cursor,
         is_seek: bool,
-        mut go: impl FnMut(&DbTree<M>, &mut Cursor) -> Result<Step>,
-    ) -> Result<Step> {
+        mut go: impl FnMut(&DbTree<M>, &mut Cursor) -> Result<Stepped>,
+    ) -> Result<Stepped> {
         let mut turns = Retries::default();
         loop {
             let life = self.renew(cursor)?;
@@ -235,7 +235,7 @@ impl<M: DbMedium> OpenTree<M> {
             if !is_seek {
                 self.writable()?;
                 // At some time of this step there was nothing beside it, nor anywhere.
-                return Ok(Step::End);
+                return Ok(Stepped::End);
             }
             turns.go_on(CLEARED)?;
         }

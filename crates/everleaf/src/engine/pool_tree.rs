@@ -13,7 +13,7 @@ use std::sync::Arc;
 use everleaf_file::is_want_of_room;
 use everleaf_pmem::Geometry;
 use everleaf_tree::FoundValue;
-use everleaf_tree::blink::{Condition, Cursor, End, Step, Swap};
+use everleaf_tree::blink::{Condition, Cursor, End, Stepped, Swap};
 
 use super::admission::Store;
 use super::buffers::Buffers;
@@ -22,7 +22,7 @@ use super::file::FileStore;
 use super::medium::{DbTree, on_medium};
 use super::open_tree::{OpenTree, TreeHandle, ValueSource, put_from};
 use super::reclaim::{Background, Reclaim};
-use super::versions::{Cut, Images, Keeper};
+use super::versions::{Cut, ImageKeeper, Images};
 use crate::{Durability, Error, Result};
 
 /// So many keys of a range are removed before the next ones are looked up.
@@ -155,7 +155,7 @@ impl PoolTree {
     /// Moves a cursor. If the tree is not to be used any more, the cursor forgets what it has: that may
     /// be another's.
     #[inline(always)]
-    pub fn go(&self, cursor: &mut Cursor, to: Move<'_>) -> Result<Step> {
+    pub fn go(&self, cursor: &mut Cursor, to: Move<'_>) -> Result<Stepped> {
         let is_seek = !matches!(to, Move::Next | Move::Prev);
         let step = on_medium!(self, on => {
             read(on.store(), || on.tree.go(cursor, is_seek, |tree, cursor| match to {
@@ -352,7 +352,7 @@ impl<S: Reclaim> On<S> {
     fn write<T>(
         &self,
         plain: impl Fn(&DbTree<S::Medium>) -> Result<T>,
-        keeping: impl Fn(&DbTree<S::Medium>, &Keeper<'_>) -> Result<T>,
+        keeping: impl Fn(&DbTree<S::Medium>, &ImageKeeper<'_>) -> Result<T>,
     ) -> Result<T> {
         self.store().admit(|| self.tree.write(&plain, &keeping))
     }
@@ -367,7 +367,7 @@ impl<S: Reclaim> On<S> {
     fn write_alone<T>(
         &self,
         plain: impl Fn(&DbTree<S::Medium>) -> Result<T>,
-        keeping: impl Fn(&DbTree<S::Medium>, &Keeper<'_>) -> Result<T>,
+        keeping: impl Fn(&DbTree<S::Medium>, &ImageKeeper<'_>) -> Result<T>,
     ) -> Result<T> {
         self.expect_writable()?;
         self.write(plain, keeping)

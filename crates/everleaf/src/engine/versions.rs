@@ -53,7 +53,7 @@ pub(crate) type KeyBefore = (Vec<u8>, Before<Vec<u8>>);
 
 /// What a key had until a stamp.
 #[derive(Debug)]
-struct Image {
+struct KeyImage {
     until: u64,
     before: Kept,
 }
@@ -101,12 +101,12 @@ impl Kept {
 #[derive(Debug)]
 enum Chain {
     Empty,
-    One(Image),
-    Many(Vec<Image>),
+    One(KeyImage),
+    Many(Vec<KeyImage>),
 }
 
 impl Chain {
-    fn images(&self) -> &[Image] {
+    fn images(&self) -> &[KeyImage] {
         match self {
             Chain::Empty => &[],
             Chain::One(image) => std::slice::from_ref(image),
@@ -118,12 +118,12 @@ impl Chain {
     fn bytes(&self) -> u64 {
         let list = match self {
             Chain::Empty | Chain::One(_) => 0,
-            Chain::Many(images) => taken(images.capacity() * size_of::<Image>()),
+            Chain::Many(images) => taken(images.capacity() * size_of::<KeyImage>()),
         };
         list + self.images().iter().map(|image| image.before.bytes()).sum::<u64>()
     }
 
-    fn push(&mut self, image: Image) -> Result<()> {
+    fn push(&mut self, image: KeyImage) -> Result<()> {
         match self {
             Chain::Empty => *self = Chain::One(image),
             Chain::One(_) => {
@@ -139,7 +139,7 @@ impl Chain {
         Ok(())
     }
 
-    fn retain(&mut self, mut keep: impl FnMut(&Image) -> bool) {
+    fn retain(&mut self, mut keep: impl FnMut(&KeyImage) -> bool) {
         match self {
             Chain::Empty => {}
             Chain::One(image) => {
@@ -268,12 +268,12 @@ impl Versions {
         &self,
         images: &Arc<Images>,
         plain: impl FnOnce() -> Result<T>,
-        keeping: impl FnOnce(&Keeper<'_>) -> Result<T>,
+        keeping: impl FnOnce(&ImageKeeper<'_>) -> Result<T>,
     ) -> Result<T> {
         if !self.is_watched() {
             return plain();
         }
-        let answer = keeping(&Keeper { versions: self, images });
+        let answer = keeping(&ImageKeeper { versions: self, images });
         self.settle();
         answer
     }
@@ -287,7 +287,7 @@ impl Versions {
         if !self.is_watched() {
             return write(None);
         }
-        let answer = write(Some(&Keeper { versions: self, images }));
+        let answer = write(Some(&ImageKeeper { versions: self, images }));
         self.settle();
         answer
     }
@@ -531,7 +531,7 @@ impl Images {
 }
 
 /// The image that counts at a cut.
-fn seen<'i>(images: &'i [Image], cut: &Cut) -> Option<&'i Image> {
+fn seen<'i>(images: &'i [KeyImage], cut: &Cut) -> Option<&'i KeyImage> {
     images.iter().find(|image| image.until > cut.at)
 }
 
@@ -539,12 +539,12 @@ fn seen<'i>(images: &'i [Image], cut: &Cut) -> Option<&'i Image> {
 pub(crate) type KeepOld<'k> = dyn KeepBefore<[u8], Vec<u8>> + 'k;
 
 /// Keeps what writes to one tree replace.
-pub(crate) struct Keeper<'v> {
+pub(crate) struct ImageKeeper<'v> {
     pub versions: &'v Versions,
     pub images: &'v Arc<Images>,
 }
 
-impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
+impl KeepBefore<[u8], Vec<u8>> for ImageKeeper<'_> {
     fn is_due(&self, key: &[u8]) -> bool {
         let newest = self.versions.newest.load(Ordering::Relaxed);
         if newest == 0 {
@@ -560,7 +560,7 @@ impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
     }
 
     fn keep(&self, key: &[u8], before: Before<Vec<u8>>) -> Result<()> {
-        let Keeper { versions, images } = self;
+        let ImageKeeper { versions, images } = self;
         let mut keys = write(&images.keys);
         let newest = versions.newest.load(Ordering::Relaxed);
         if keys.is_empty() {
@@ -575,7 +575,7 @@ impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
             return Ok(());
         }
         let image =
-            Image { until: versions.clock.load(Ordering::Relaxed), before: Kept::new(before) };
+            KeyImage { until: versions.clock.load(Ordering::Relaxed), before: Kept::new(before) };
         let chain_bytes = chain.bytes();
         // A key without images stays if there is no memory, until a sweep.
         let pushed = chain.push(image);
@@ -592,12 +592,15 @@ impl KeepBefore<[u8], Vec<u8>> for Keeper<'_> {
 pub(crate) struct Gate(Box<[CachePadded<RwLock<()>>; PARTS]>);
 
 /// A writer has passed: nobody is alone until this is dropped.
-pub(crate) struct Passed<'g>(#[expect(dead_code, reason = "held")] RwLockReadGuard<'g, ()>, Inside);
+pub(crate) struct Passed<'g>(
+    #[expect(dead_code, reason = "held")] RwLockReadGuard<'g, ()>,
+    InsideGate,
+);
 
 /// Everybody is out, and stays out until this is dropped.
 pub(crate) struct Closed<'g>(
     #[expect(dead_code, reason = "held")] [RwLockWriteGuard<'g, ()>; PARTS],
-    Inside,
+    InsideGate,
 );
 
 impl Gate {
@@ -608,14 +611,14 @@ impl Gate {
     /// Waits while the gate is closed. A thread that passes or closes a second time could wait for
     /// itself for ever; debug builds refuse that.
     pub fn pass(&self) -> Passed<'_> {
-        let inside = Inside::enter();
+        let inside = InsideGate::enter();
         let mine = thread_number() % self.0.len();
         Passed(read(&self.0[mine]), inside)
     }
 
     /// Waits until everybody is out, and keeps them out.
     pub fn close(&self) -> Closed<'_> {
-        let inside = Inside::enter();
+        let inside = InsideGate::enter();
         Closed(self.0.each_ref().map(|part| write(part)), inside)
     }
 }
@@ -627,9 +630,9 @@ thread_local! {
 }
 
 /// This thread is inside a gate.
-struct Inside;
+struct InsideGate;
 
-impl Inside {
+impl InsideGate {
     fn enter() -> Self {
         if cfg!(debug_assertions) {
             let was_inside = INSIDE.with(|cell| cell.replace(true));
@@ -639,7 +642,7 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for InsideGate {
     fn drop(&mut self) {
         if cfg!(debug_assertions) {
             INSIDE.with(|cell| cell.set(false));

@@ -33,7 +33,7 @@ const LEAST_BYTES: u64 = 8 << 20;
 const SPARE_BYTES: u64 = 32 << 20;
 
 /// What a checkpoint has at hand.
-pub(crate) struct Run {
+pub(crate) struct CheckpointWork {
     begun: Instant,
     pub stream: Stream,
     /// Says when its images were written.
@@ -92,18 +92,18 @@ fn needed(extents: &Extents, reserved: Option<u32>) -> u64 {
 
 impl Inner {
     /// Begins a checkpoint; `bulk` bytes of large values were written since the run before.
-    pub(crate) fn begin_run(&self, bulk: u64) -> Run {
+    pub(crate) fn begin_run(&self, bulk: u64) -> CheckpointWork {
         let stamp = self.stamp.fetch_add(1, Ordering::Relaxed) + 1;
         let (stream, batch) = (Stream::default(), Vec::new());
-        Run { begun: Instant::now(), stream, stamp, batch, pages: 0, bytes: 0, bulk }
+        CheckpointWork { begun: Instant::now(), stream, stamp, batch, pages: 0, bytes: 0, bulk }
     }
 
     /// Ends it, however it went.
-    pub(crate) fn end_run(&self, mut run: Run, went: Result<()>) -> Result<()> {
+    pub(crate) fn end_run(&self, mut run: CheckpointWork, went: Result<()>) -> Result<()> {
         run.stream.end(&mut self.places_mut());
         match &went {
             Ok(()) => {
-                let Run { pages, bytes, begun, .. } = run;
+                let CheckpointWork { pages, bytes, begun, .. } = run;
                 let ended = observe::Checkpoint { pages, bytes, took: begun.elapsed() };
                 observe::checkpoint_ended(&self.uuid, &ended);
             }
@@ -113,7 +113,7 @@ impl Inner {
     }
 
     /// Moves what is alive out of sparse extents, and, for a short file, out of those at its end.
-    pub(crate) fn clean(&self, run: &mut Run, sweep: Sweep) -> Result<()> {
+    pub(crate) fn clean(&self, run: &mut CheckpointWork, sweep: Sweep) -> Result<()> {
         let (begun, before) = (Instant::now(), run.bytes);
         let extents = match sweep {
             Sweep::None => 0,
@@ -133,7 +133,13 @@ impl Inner {
 
     /// Moves what is alive out of extents of which less than `below` is, while there are too many or fewer than
     /// `least` are done, and `budget` bytes have not moved. Says out of how many.
-    fn clean_sparse(&self, run: &mut Run, budget: u64, below: u32, least: u64) -> Result<u64> {
+    fn clean_sparse(
+        &self,
+        run: &mut CheckpointWork,
+        budget: u64,
+        below: u32,
+        least: u64,
+    ) -> Result<u64> {
         let (mut wanted, sparse) = {
             let extents = &self.places().extents;
             let allowed = allowed(extents.counts().0, self.spare_extents);
@@ -214,7 +220,7 @@ impl Inner {
     }
 
     /// Moves what is alive out of one extent.
-    pub(crate) fn empty(&self, run: &mut Run, no: u32) -> Result<()> {
+    pub(crate) fn empty(&self, run: &mut CheckpointWork, no: u32) -> Result<()> {
         let start = u64::from(no) * EXTENT_BYTES;
         let mut bytes = fallible::filled(0_u8, EXTENT_BYTES as usize, "an extent")?;
         let n = self.data.read_at(&mut bytes, start);

@@ -17,7 +17,7 @@ use everleaf_pmem::epoch::EpochPin;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::sync::lock_plain as lock;
 
-use crate::checkpoint::cleaner::{Run, Sweep};
+use crate::checkpoint::cleaner::{CheckpointWork, Sweep};
 use crate::checkpoint::{JournalMark, Pace};
 use crate::inner::{Chain, Inner};
 use crate::journal::Position;
@@ -147,7 +147,7 @@ impl Inner {
 
     /// Moves what is alive out of sparse extents until so few are left that the file can be short, and then from behind
     /// its end to where room is. Says out of how many.
-    pub(crate) fn draw_together(&self, run: &mut Run, sweep: Sweep) -> Result<u64> {
+    pub(crate) fn draw_together(&self, run: &mut CheckpointWork, sweep: Sweep) -> Result<u64> {
         let root = lock(&self.root).extents();
         let (end, budget, sparse) = {
             let places = self.places();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 
-use crate::checkpoint::cleaner::Run;
+use crate::checkpoint::cleaner::CheckpointWork;
 use crate::inner::Inner;
 use crate::memory::leaves::KeptLeaves;
 use crate::store::image::{ImageKind, ImageName, Placed, by_entries};
@@ -17,7 +17,11 @@ impl Inner {
     ///
     /// # Errors
     /// Those of writing; what was not written stays.
-    pub(super) fn spill_leaves(&self, run: &mut Run, _kept: KeptLeaves<'_>) -> Result<()> {
+    pub(super) fn spill_leaves(
+        &self,
+        run: &mut CheckpointWork,
+        _kept: KeptLeaves<'_>,
+    ) -> Result<()> {
         const ALL: (usize, u64) = (usize::MAX, u64::MAX);
         self.let_leaves_go(1, ALL);
         if self.are_leaves_many() && self.write_dirty_leaves(run)? {
@@ -33,7 +37,7 @@ impl Inner {
     ///
     /// # Errors
     /// Those of writing; what was not written stays.
-    pub(super) fn write_dirty_leaves(&self, run: &mut Run) -> Result<bool> {
+    pub(super) fn write_dirty_leaves(&self, run: &mut CheckpointWork) -> Result<bool> {
         let mut first = 0;
         while self.places().dirty(first).nth(LEAVES_COPIED - 1).is_some() {
             let (leaves, raw) = self.places_mut().take_some_dirty(first, LEAVES_COPIED)?;
@@ -50,7 +54,12 @@ impl Inner {
         Ok(first > 0)
     }
 
-    fn write_some_leaves(&self, run: &mut Run, leaves: &[u32], raw: &[u8]) -> Result<()> {
+    fn write_some_leaves(
+        &self,
+        run: &mut CheckpointWork,
+        leaves: &[u32],
+        raw: &[u8],
+    ) -> Result<()> {
         let mut placed = Vec::new();
         fallible::more(&mut placed, leaves.len(), "leaves of the page table")?;
         for (&leaf, raw) in leaves.iter().zip(raw.chunks_exact(LEAF_BYTES)) {
@@ -69,7 +78,7 @@ impl Inner {
     /// that are alive.
     pub(super) fn write_leaves(
         &self,
-        run: &mut Run,
+        run: &mut CheckpointWork,
         leaves: &[u32],
         raw: Vec<u8>,
         live: &mut Vec<u32>,
@@ -91,7 +100,7 @@ impl Inner {
     }
 
     /// Writes a leaf of the table, whose bytes are `raw`, into the stream.
-    fn push_leaf(&self, run: &mut Run, leaf: u32, raw: &[u8]) -> Result<Placed> {
+    fn push_leaf(&self, run: &mut CheckpointWork, leaf: u32, raw: &[u8]) -> Result<Placed> {
         // The last one is sparse in each pool that is new, and stays plain for those that look at its bytes.
         let is_last = u64::from(leaf) + 1 >= self.places().leaves();
         let name = (ImageName { kind: ImageKind::Table, number: leaf }, run.stamp);

@@ -33,7 +33,7 @@ use everleaf_pmem::schedule::scheduled;
 use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
-use crate::checkpoint::cleaner::{Run, Sweep};
+use crate::checkpoint::cleaner::{CheckpointWork, Sweep};
 use crate::epochs::barrier::CLOSED;
 use crate::epochs::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::inner::{BackgroundWork, Inner};
@@ -224,7 +224,12 @@ impl Inner {
     }
 
     /// Writes the leaves of the table that have changed and a root, and makes it the pool's.
-    fn switch_root(&self, run: &mut Run, sweep: Sweep, journal: Option<JournalMark>) -> Result<()> {
+    fn switch_root(
+        &self,
+        run: &mut CheckpointWork,
+        sweep: Sweep,
+        journal: Option<JournalMark>,
+    ) -> Result<()> {
         self.apply_forgotten()?;
         self.write_dirty_leaves(run)?;
         // One moment: what steps change later is in the journal behind the place that the root names.
@@ -262,7 +267,7 @@ impl Inner {
     }
 
     /// Writes the root's image: into the stream, or, if it fits no extent, into some in a row.
-    fn write_root_image(&self, run: &mut Run, live: &[u32]) -> Result<Placed> {
+    fn write_root_image(&self, run: &mut CheckpointWork, live: &[u32]) -> Result<Placed> {
         let (mut raw, (epoch, counts)) = (Vec::new(), self.durable_counts()?);
         {
             let mut places = self.places_mut();
@@ -459,7 +464,7 @@ impl Inner {
     }
 
     /// Writes images of all pages that are dirty now.
-    fn write_pages(&self, run: &mut Run, pace: Pace) -> Result<()> {
+    fn write_pages(&self, run: &mut CheckpointWork, pace: Pace) -> Result<()> {
         let pages = self.take_dirty()?;
         let written = self.write_all(&pages, run, pace);
         self.bounds.set_writing(0);
@@ -486,7 +491,7 @@ impl Inner {
         *lock(&self.recovered) = pages;
     }
 
-    fn write_all(&self, pages: &[PageNo], run: &mut Run, pace: Pace) -> Result<()> {
+    fn write_all(&self, pages: &[PageNo], run: &mut CheckpointWork, pace: Pace) -> Result<()> {
         let bytes = self.region.geometry().page_bytes();
         let most = (BATCH_BYTES / bytes).max(1);
         let mut progress =
@@ -523,7 +528,12 @@ impl Inner {
     }
 
     /// Writes images of those of some pages that are dirty.
-    fn write_batch(&self, run: &mut Run, pages: &[PageNo], raw: &mut [u8]) -> Result<()> {
+    fn write_batch(
+        &self,
+        run: &mut CheckpointWork,
+        pages: &[PageNo],
+        raw: &mut [u8],
+    ) -> Result<()> {
         let kept = KeptLeaves::of(self);
         run.batch.clear();
         for &no in pages {

@@ -72,14 +72,14 @@ impl Inner {
 /// A future that is ready when an epoch is durable, or when that cannot happen any more. Polled again, it
 /// answers again. It does not keep the pool open; dropped, it is forgotten.
 #[must_use = "a future does nothing until it is polled"]
-pub struct Durable {
+pub struct DurableFuture {
     inner: Arc<Inner>,
     epoch: u64,
     /// In the list of those who wait.
     at: Option<usize>,
 }
 
-impl Durable {
+impl DurableFuture {
     pub(crate) fn new(inner: Arc<Inner>, epoch: u64) -> Self {
         Self { inner, epoch, at: None }
     }
@@ -96,7 +96,7 @@ impl Durable {
     }
 }
 
-impl Future for Durable {
+impl Future for DurableFuture {
     type Output = Result<()>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -126,14 +126,14 @@ impl Future for Durable {
     }
 }
 
-impl Drop for Durable {
+impl Drop for DurableFuture {
     fn drop(&mut self) {
         self.forget();
     }
 }
 
-impl fmt::Debug for Durable {
+impl fmt::Debug for DurableFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Durable").field("epoch", &self.epoch).finish_non_exhaustive()
+        f.debug_struct("DurableFuture").field("epoch", &self.epoch).finish_non_exhaustive()
     }
 }

@@ -32,7 +32,7 @@ use everleaf_pmem::error::Error;
 
 use crate::store::format::{EXTENT_BYTES, SECTOR, u32_at, u64_at};
 
-pub(crate) use scan::{Scan, scan};
+pub(crate) use scan::{JournalScan, scan};
 
 pub(crate) const BLOCK_ALIGN: u64 = SECTOR;
 pub(crate) const BLOCK_HEAD: usize = 64;

@@ -35,7 +35,7 @@ const WHAT: &str = "what a journal holds";
 /// The payload of one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Its first byte in [`Scan::bytes`].
+    /// Its first byte in [`JournalScan::bytes`].
     pub start: usize,
     pub len: usize,
     /// Its first byte in the file.
@@ -49,7 +49,7 @@ pub(crate) struct Record<'a> {
     pub tag: u8,
     pub page: PageNo,
     pub seq: u32,
-    /// Its first byte in [`Scan::bytes`].
+    /// Its first byte in [`JournalScan::bytes`].
     pub at: usize,
     pub bytes: &'a [u8],
     pub epoch: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Record<'a> {
 
 /// What the chain holds.
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
+pub(crate) struct JournalScan {
     /// The payloads of whole epochs, back to back, without heads.
     pub bytes: Vec<u8>,
     pub pieces: Vec<Piece>,
@@ -75,7 +75,7 @@ pub(crate) struct Scan {
     pub extents: Vec<u32>,
 }
 
-impl Scan {
+impl JournalScan {
     /// The byte of the file where byte `at` of [`bytes`](Self::bytes) stands.
     pub(crate) fn place_of(&self, at: usize) -> u64 {
         let i = self.pieces.partition_point(|piece| piece.start <= at);
@@ -139,7 +139,7 @@ struct Walker<'a> {
     at: Position,
     /// The block before.
     last: Option<BlockFacts>,
-    scan: Scan,
+    scan: JournalScan,
     /// What was ever a next extent, or the extent of a block.
     seen: HashSet<u32>,
     /// At the end of the last whole epoch.
@@ -173,7 +173,7 @@ impl<'a> Walker<'a> {
             generation,
             at: *from,
             last: None,
-            scan: Scan::default(),
+            scan: JournalScan::default(),
             seen: HashSet::new(),
             whole: Mark { end: *from, ..Mark::default() },
             before: Mark { end: *from, ..Mark::default() },
@@ -382,7 +382,10 @@ impl<'a> Walker<'a> {
     }
 
     /// The result, cut to the last epoch that counts.
-    fn settle(mut self, is_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>) -> Result<Scan> {
+    fn settle(
+        mut self,
+        is_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>,
+    ) -> Result<JournalScan> {
         let floor = self.floor;
         let has_more = self.at.number != self.whole.end.number;
         let mut keep = self.whole;
@@ -446,7 +449,7 @@ pub(crate) fn scan(
     after: u64,
     generation: u32,
     is_adopted_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>,
-) -> Result<Scan> {
+) -> Result<JournalScan> {
     let mut walker = Walker::new(file, key, from, floor, after, generation)?;
     while walker.step()? {}
     walker.settle(is_adopted_good)

@@ -85,7 +85,7 @@ impl Writer {
     }
 
     /// Goes on where a scan ended, as the next open does.
-    fn reopen(&mut self, scan: &Scan) {
+    fn reopen(&mut self, scan: &JournalScan) {
         self.at = scan.end;
         self.generation += 1;
         self.epoch = self.epoch.max(scan.last_epoch);
@@ -117,17 +117,23 @@ impl Disk {
         self.0.poke(Path::new(FILE), at, &[byte ^ 4]);
     }
 
-    fn scan_from(&self, from: &Position, floor: u64, after: u64, generation: u32) -> Result<Scan> {
+    fn scan_from(
+        &self,
+        from: &Position,
+        floor: u64,
+        after: u64,
+        generation: u32,
+    ) -> Result<JournalScan> {
         let file = self.0.open(Path::new(FILE), Access::Read).expect("open");
         scan(&*file, key(), from, floor, after, generation, &mut |_, _| Ok(true))
     }
 
-    fn scan(&self, generation: u32) -> Result<Scan> {
+    fn scan(&self, generation: u32) -> Result<JournalScan> {
         self.scan_from(&Writer::new().at, 0, 0, generation)
     }
 
     /// When a second open has gone on where the scan of the first one's chain ended.
-    fn scan_behind(&self, first: &Scan) -> Result<Scan> {
+    fn scan_behind(&self, first: &JournalScan) -> Result<JournalScan> {
         self.scan_from(&Writer::new().at, first.end.number, 0, 2)
     }
 

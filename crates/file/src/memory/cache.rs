@@ -16,7 +16,7 @@ use crate::inner::Inner;
 use crate::open::replay::Replay;
 use crate::store::format::u64_at;
 use crate::store::image::{self, IMAGE_HEAD, ImageKind, ImageName, Placed};
-use crate::store::table::{Known, LEAF_BYTES, decode_leaf};
+use crate::store::table::{KnownPlace, LEAF_BYTES, decode_leaf};
 
 impl Inner {
     /// Where the image of a page is. Reads a leaf of the table if it must.
@@ -27,8 +27,8 @@ impl Inner {
         let mut turns = Retries::default();
         loop {
             let (leaf, placed) = match self.places().get(no) {
-                Known::Is(placed) => return Ok(placed),
-                Known::Ask(leaf, placed) => (leaf, placed),
+                KnownPlace::Is(placed) => return Ok(placed),
+                KnownPlace::Ask(leaf, placed) => (leaf, placed),
             };
             let name = ImageName { kind: ImageKind::Table, number: leaf };
             let raw = match self.read_image(placed, name) {

@@ -133,7 +133,7 @@ impl Frames {
 
 /// Which pages are in memory, and the pieces of the system that back frames.
 #[derive(Debug, Default)]
-struct Known {
+struct ResidentSets {
     pages: Bits,
     /// Pages that nobody has used, whose memory the system has found already: nobody touches them before
     /// they are noted.
@@ -150,7 +150,7 @@ pub(crate) struct Residents {
     pub page_bytes: u64,
     frame_bytes: u64,
     pub frames: Box<Frames>,
-    known: Mutex<Box<Known>>,
+    known: Mutex<Box<ResidentSets>>,
     pub pages: AtomicU64,
     ahead: AtomicU64,
     /// Bytes of the page table, and of the counts of pairs.

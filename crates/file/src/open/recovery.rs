@@ -15,7 +15,7 @@ use everleaf_pmem::page::PageNo;
 use crate::epochs::barrier::READ_ONLY;
 use crate::inner::{Chain, Inner};
 use crate::io::IoFile;
-use crate::journal::{self, BlockKey, Position, Scan, TAG_ADOPT, TAG_COUNTS, TAG_FORGET};
+use crate::journal::{self, BlockKey, JournalScan, Position, TAG_ADOPT, TAG_COUNTS, TAG_FORGET};
 use crate::memory::cache::read_image;
 use crate::open::replay::Replay;
 use crate::store::extents::JOURNAL_AHEAD;
@@ -115,7 +115,7 @@ impl Inner {
     }
 
     /// Adds what epochs behind `counted` have counted.
-    fn redo_counts(&mut self, scan: &Scan, counted: u64) -> Result<()> {
+    fn redo_counts(&mut self, scan: &JournalScan, counted: u64) -> Result<()> {
         let counts = self.counts.get_mut().unwrap_or_else(|e| e.into_inner());
         scan.walk(|record| match record.tag {
             TAG_COUNTS if record.epoch > counted => {
@@ -125,7 +125,7 @@ impl Inner {
         })
     }
 
-    fn scan_journal(&self, superblock: &Super) -> Result<Scan> {
+    fn scan_journal(&self, superblock: &Super) -> Result<JournalScan> {
         let bytes = self.data.len().map_err(|e| Error::io("reading the length of the file", e))?;
         let far = bytes / EXTENT_BYTES + u64::from(JOURNAL_AHEAD);
         if superblock.journal.place / EXTENT_BYTES > far {
@@ -159,7 +159,7 @@ impl Inner {
     }
 
     /// Keeps the journal's extents from being used for anything else.
-    fn claim(&self, scan: &Scan) -> Result<()> {
+    fn claim(&self, scan: &JournalScan) -> Result<()> {
         let bytes = self.data.len().map_err(|e| Error::io("reading the length of the file", e))?;
         let next = Some(scan.end.next_extent).filter(|no| *no != 0);
         let mut places = self.places_mut();
@@ -179,7 +179,7 @@ impl Inner {
 
     /// Tells the table of the large values that steps have adopted and forgotten: in each epoch first the
     /// ones and then the others, for the slots of an epoch are in no order.
-    fn redo_all_values(&self, scan: &Scan) -> Result<()> {
+    fn redo_all_values(&self, scan: &JournalScan) -> Result<()> {
         let (mut adopted, mut freed, mut epoch) = (Vec::new(), Vec::new(), 0);
         let mut missing = Missing::default();
         let end_epoch = |adopted: &mut Vec<Redone>, freed: &mut Vec<Redone>, missing: &mut _| {

@@ -14,17 +14,17 @@ use everleaf_pmem::medium::{Change, Redo};
 use everleaf_pmem::page::{Page, PageNo, SEQ_WORD};
 use everleaf_pmem::rules::Redoing;
 
-use crate::journal::{RECORD_HEAD, Scan, TAG_OWN};
+use crate::journal::{JournalScan, RECORD_HEAD, TAG_OWN};
 use crate::store::format::u32_at;
 
 #[derive(Debug)]
 pub(crate) struct Replay {
-    scan: Scan,
+    scan: JournalScan,
     ids: Ids,
     pages: Vec<PageNo>,
     /// The entries of page `i` are `starts[i] .. starts[i + 1]`.
     starts: Vec<usize>,
-    /// Bytes in [`Scan::bytes`].
+    /// Bytes in [`JournalScan::bytes`].
     entries: Vec<usize>,
     done: Vec<AtomicBool>,
     left: AtomicUsize,
@@ -52,7 +52,7 @@ struct Ids {
 }
 
 impl Ids {
-    fn new(scan: &Scan, pages_end: u64, limit: PageNo) -> Result<Self> {
+    fn new(scan: &JournalScan, pages_end: u64, limit: PageNo) -> Result<Self> {
         let bytes = scan.bytes.len() as u64;
         let near = pages_end.min(bytes / OLD_PAGE_BYTES) + bytes / NEW_PAGE_BYTES;
         let near = near.min(u64::from(limit)) as usize;
@@ -83,7 +83,7 @@ impl Replay {
     /// # Errors
     /// [`Error::Corrupt`] for a record that is malformed, or names a page at or behind `limit` or that end.
     pub(crate) fn new(
-        scan: Scan,
+        scan: JournalScan,
         pages_end: u64,
         possible_end: u64,
         limit: PageNo,

@@ -61,7 +61,7 @@ use crate::store::image::{ImageKey, ImageKind, ImageName, Placed};
 use crate::store::superblock::Super;
 
 use scan::Found;
-use table::{FoundRoot, FoundTable, Known, read_image};
+use table::{BestKnown, FoundRoot, FoundTable, read_image};
 use values::FoundValues;
 
 pub use look::{JournalBlock, JournalRecord, own_tag};
@@ -299,8 +299,8 @@ impl DamagedFile {
     /// Where the image of a page is in the file, or was; 0 if it has none.
     pub fn place_of(&self, no: PageNo) -> u64 {
         match self.table.get(&self.found, no) {
-            Known::Is(placed) => placed.place,
-            Known::Newest(newest) => newest.map_or(0, |placed| placed.place),
+            BestKnown::Is(placed) => placed.place,
+            BestKnown::Newest(newest) => newest.map_or(0, |placed| placed.place),
         }
     }
 
@@ -351,8 +351,8 @@ impl DamagedFile {
         let (mut skip, mut done) = ((offset % page_bytes) as usize, 0);
         while done < buf.len() {
             let known = match self.table.get(&self.found, no) {
-                Known::Is(placed) => Some(placed),
-                Known::Newest(_) => None,
+                BestKnown::Is(placed) => Some(placed),
+                BestKnown::Newest(_) => None,
             };
             let newest = self.found.values.get(&no).map(|image| image.placed);
             let others = [known, newest];
@@ -385,10 +385,10 @@ impl DamagedFile {
         let of =
             |image: Vec<u8>| Base { seq: seq_of(&image), image: Some(image), ..Base::default() };
         let (mut bad, newest) = match self.table.get(&self.found, no) {
-            Known::Is(placed) if !placed.has_image() => {
+            BestKnown::Is(placed) if !placed.has_image() => {
                 return Ok(Base { seq: placed.crc.into(), ..Base::default() });
             }
-            Known::Is(placed) => match self.image(no, placed) {
+            BestKnown::Is(placed) => match self.image(no, placed) {
                 Ok(image) => return Ok(of(image)),
                 Err(error @ Error::NoMemory { .. }) => return Err(error),
                 Err(error) => {
@@ -396,7 +396,7 @@ impl DamagedFile {
                     (Some(error), newest.filter(|newest| *newest != placed))
                 }
             },
-            Known::Newest(newest) => (None, newest),
+            BestKnown::Newest(newest) => (None, newest),
         };
         let is_doubtful = bad.is_some() || self.table.has_root() && self.table.is_doubtful();
         let is_unknown = newest.is_none() && bad.is_none() && self.table.is_doubtful();

@@ -11,7 +11,7 @@ use crate::store::format::EXTENT_BYTES;
 use crate::store::image::{self, ImageKey, ImageKind, ImageName, Placed};
 use crate::store::superblock::Super;
 use crate::store::table::{
-    Entries, LEAF_BYTES, LEAF_PAGES, Places, RootCounts, decode_leaf, leaf_of,
+    LEAF_BYTES, LEAF_PAGES, LeafEntries, Places, RootCounts, decode_leaf, leaf_of,
 };
 
 use super::scan::{Finding, Found, FoundImage};
@@ -31,7 +31,7 @@ pub(super) struct FoundRoot {
 /// A leaf, and the run of the checkpoint that wrote it.
 #[derive(Debug)]
 struct FoundLeaf {
-    entries: Entries,
+    entries: LeafEntries,
     stamp: u64,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct FoundTable {
 
 /// What is known of where a page is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Known {
+pub(super) enum BestKnown {
     /// The table says it.
     Is(Placed),
     /// The table does not; this image is the newest.
@@ -223,18 +223,18 @@ impl FoundTable {
     }
 
     /// Where a page is.
-    pub fn get(&self, found: &Found, no: PageNo) -> Known {
+    pub fn get(&self, found: &Found, no: PageNo) -> BestKnown {
         let newest = || found.pages.get(&no);
         match self.leaves.get(&leaf_of(no)) {
             Some(FoundLeaf { entries, stamp }) => match newest() {
                 // Without a root the newest leaf may be an old one.
                 Some(newest) if !self.has_root && newest.stamp > *stamp => {
-                    Known::Newest(Some(newest.placed))
+                    BestKnown::Newest(Some(newest.placed))
                 }
-                _ => Known::Is(entries[no as usize % LEAF_PAGES]),
+                _ => BestKnown::Is(entries[no as usize % LEAF_PAGES]),
             },
-            None if !self.is_unknown(no) => Known::Is(Placed::default()),
-            None => Known::Newest(newest().map(|image| image.placed)),
+            None if !self.is_unknown(no) => BestKnown::Is(Placed::default()),
+            None => BestKnown::Newest(newest().map(|image| image.placed)),
         }
     }
 

@@ -44,13 +44,13 @@ const MADE_LEAST: u64 = 2048;
 /// And so many more, where groups have begun.
 const MADE_MORE: u64 = 1024;
 
-pub(crate) type Entries = Box<[Placed; LEAF_PAGES]>;
+pub(crate) type LeafEntries = Box<[Placed; LEAF_PAGES]>;
 
 #[derive(Debug, Default)]
 pub(crate) struct TableLeaf {
     /// Where it is on the disk.
     placed: Placed,
-    entries: Option<Entries>,
+    entries: Option<LeafEntries>,
     /// Those of its pages whose large value was adopted since the last [`age`](Places::age). It is there as soon
     /// as a large value is written to one of them, because a step that adopts it cannot fail any more.
     fresh: Option<Box<PageBits>>,
@@ -95,7 +95,7 @@ pub(crate) struct RootCounts {
 
 /// What is known of a page without looking at the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum KnownPlace {
     Is(Placed),
     /// This leaf must be read first.
     Ask(u32, Placed),
@@ -231,17 +231,17 @@ impl Places {
     }
 
     /// What is known of a page.
-    pub(crate) fn get(&self, no: PageNo) -> Known {
+    pub(crate) fn get(&self, no: PageNo) -> KnownPlace {
         match self.leaves.get(leaf_of(no) as usize) {
-            None => Known::Is(Placed::default()),
+            None => KnownPlace::Is(Placed::default()),
             Some(TableLeaf { entries: Some(entries), used, .. }) => {
                 if !used.load(Relaxed) {
                     used.store(true, Relaxed);
                 }
-                Known::Is(entries[no as usize % LEAF_PAGES])
+                KnownPlace::Is(entries[no as usize % LEAF_PAGES])
             }
-            Some(leaf) if !leaf.placed.has_image() => Known::Is(Placed::default()),
-            Some(leaf) => Known::Ask(leaf_of(no), leaf.placed),
+            Some(leaf) if !leaf.placed.has_image() => KnownPlace::Is(Placed::default()),
+            Some(leaf) => KnownPlace::Ask(leaf_of(no), leaf.placed),
         }
     }
 
@@ -249,7 +249,7 @@ impl Places {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it names an image where, by the root, none is alive, or more than are.
-    pub(crate) fn learn(&mut self, leaf: u32, entries: Entries) -> Result<()> {
+    pub(crate) fn learn(&mut self, leaf: u32, entries: LeafEntries) -> Result<()> {
         let leaf = &mut self.leaves[leaf as usize];
         if leaf.entries.is_some() {
             return Ok(());
@@ -405,7 +405,7 @@ impl Places {
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed.
     pub(crate) fn move_image(&mut self, no: PageNo, from: Placed, to: Placed) -> Result<()> {
-        if self.get(no) == Known::Is(from) && !self.is_fresh(no) {
+        if self.get(no) == KnownPlace::Is(from) && !self.is_fresh(no) {
             self.set(no, to)?;
             self.extents.keep_until_switch(from);
         }
@@ -516,7 +516,7 @@ impl Places {
     }
 }
 
-fn blank_leaf() -> Result<Entries> {
+fn blank_leaf() -> Result<LeafEntries> {
     Ok(array(fallible::filled(Placed::default(), LEAF_PAGES, TABLE)?))
 }
 
@@ -538,7 +538,7 @@ pub(crate) fn is_sparse(raw: &[u8]) -> bool {
 ///
 /// # Errors
 /// [`Error::Corrupt`], with its byte `at` in the file.
-pub(crate) fn decode_leaf(raw: &[u8], at: u64) -> Result<Entries> {
+pub(crate) fn decode_leaf(raw: &[u8], at: u64) -> Result<LeafEntries> {
     let damaged = |what: &str| Error::corrupt(at, format!("leaf of the page table: {what}"));
     if raw.len() != LEAF_BYTES {
         return Err(damaged("of another length"));
@@ -565,7 +565,7 @@ mod tests {
     #[test]
     fn the_table_survives_its_root_and_counts_what_is_alive() {
         let mut places = Places::default();
-        assert_eq!(places.get(7), Known::Is(Placed::default()));
+        assert_eq!(places.get(7), KnownPlace::Is(Placed::default()));
         assert_eq!(places.set(7, at(0, 1)).expect("memory"), Placed::default());
         assert_eq!(places.set(1030, at(0, 2)).expect("memory"), Placed::default());
         assert_eq!(places.set(7, at(2, 3)).expect("memory"), at(0, 1));
@@ -592,11 +592,11 @@ mod tests {
         let of = |tree| counts.pairs.of(tree, |_| Ok::<_, Error>(())).expect("no fault");
         assert_eq!((counts.epoch, of(9), of(8)), (77, 5, 0));
         assert_eq!(again.extents.live().expect("memory"), live);
-        assert_eq!(again.get(7), Known::Ask(0, at(2, 9)));
-        assert_eq!(again.get(600), Known::Is(Placed::default()));
+        assert_eq!(again.get(7), KnownPlace::Ask(0, at(2, 9)));
+        assert_eq!(again.get(600), KnownPlace::Is(Placed::default()));
         again.learn(0, decode_leaf(leaf, 0).expect("a leaf")).expect("as the root has it");
-        assert_eq!(again.get(7), Known::Is(at(2, 3)));
-        assert_eq!(again.get(8), Known::Is(Placed::blank(5)));
+        assert_eq!(again.get(7), KnownPlace::Is(at(2, 3)));
+        assert_eq!(again.get(8), KnownPlace::Is(Placed::blank(5)));
         assert!(again.take_dirty().expect("memory").0.is_empty());
     }
 
@@ -626,10 +626,13 @@ mod tests {
         assert_eq!(places.root_bytes(0), root_bytes + Placed::BYTES);
         assert_eq!(places.extents.live().expect("memory"), [112, 112]);
         let known = |no| places.get(no);
-        assert_eq!((known(7), known(8)), (Known::Is(at(0, 1)), Known::Is(Placed::blank(9))));
+        assert_eq!(
+            (known(7), known(8)),
+            (KnownPlace::Is(at(0, 1)), KnownPlace::Is(Placed::blank(9)))
+        );
         assert_eq!(
             (known(600), known(1030)),
-            (Known::Is(Placed::default()), Known::Is(Placed::default()))
+            (KnownPlace::Is(Placed::default()), KnownPlace::Is(Placed::default()))
         );
         places.soil_leaf(0);
         assert!(!places.is_as_rooted(), "it is not what the disk has");
@@ -662,14 +665,14 @@ mod tests {
         assert_eq!(places.leaves_in_memory(), 4);
         places.let_go(0, ALL);
         assert_eq!(places.leaves_in_memory(), 3, "what differs, awaits a value, has a new one");
-        let (known, asked) = (Known::Is(at(600, 2)), Known::Ask(0, at(9, 0)));
+        let (known, asked) = (KnownPlace::Is(at(600, 2)), KnownPlace::Ask(0, at(9, 0)));
         assert_eq!((places.get(600), places.get(7)), (known, asked));
         assert_eq!(places.extents.live().expect("memory"), live);
         let leaf = |raw: &[u8], i: usize| {
             decode_leaf(&raw[i * LEAF_BYTES..][..LEAF_BYTES], 0).expect("a leaf")
         };
         places.learn(0, leaf(&more, 0)).expect("as it was");
-        assert_eq!((places.get(7), places.leaves_in_memory()), (Known::Is(at(7, 1)), 4));
+        assert_eq!((places.get(7), places.leaves_in_memory()), (KnownPlace::Is(at(7, 1)), 4));
         places.await_no_more(1031);
         places.take_dirty().expect("memory");
         places.note_synced(true);
@@ -679,7 +682,7 @@ mod tests {
         (0..2).for_each(|_| places.let_go(0, ALL));
         assert_eq!(places.leaves_in_memory(), 0);
         places.learn(2, leaf(&raw, 1)).expect("as it was");
-        assert_eq!(places.get(1030), Known::Is(at(1030, 1)));
+        assert_eq!(places.get(1030), KnownPlace::Is(at(1030, 1)));
         assert_eq!(places.extents.live().expect("memory"), live);
         // An image that the root does not count is refused still.
         let mut wrong = leaf(&more, 2);
@@ -700,8 +703,11 @@ mod tests {
         (0..2).for_each(|_| places.let_go(0, ALL));
         assert_eq!((places.leaves_in_memory(), places.free_leaf_bytes()), (0, 112));
         places.forget_free().expect("memory");
-        assert_eq!((places.free_leaf_bytes(), places.get(600)), (0, Known::Is(Placed::default())));
-        assert_eq!(places.get(7), Known::Ask(0, at(1, 0)));
+        assert_eq!(
+            (places.free_leaf_bytes(), places.get(600)),
+            (0, KnownPlace::Is(Placed::default()))
+        );
+        assert_eq!(places.get(7), KnownPlace::Ask(0, at(1, 0)));
     }
 
     #[test]
@@ -711,7 +717,7 @@ mod tests {
             assert_eq!(places.set(no, at(i, i)).expect("memory"), Placed::default(), "page {no}");
         }
         for (i, no) in (1..).zip(pages) {
-            assert_eq!(places.get(no), Known::Is(at(i, i)), "page {no}");
+            assert_eq!(places.get(no), KnownPlace::Is(at(i, i)), "page {no}");
         }
         assert_eq!(places.take_dirty().expect("memory").0, [0, 1, 2]);
         assert_eq!((places.leaves_in_memory(), places.pages_end()), (3, 1536));
@@ -731,11 +737,11 @@ mod tests {
         places.make_room_to_adopt(7).expect("memory");
         places.adopt(7, at(0, 1));
         let stays = move_and_get(&mut places, at(0, 1), at(2, 1));
-        assert_eq!(stays, Known::Is(at(0, 1)), "the next root's journal may name it");
+        assert_eq!(stays, KnownPlace::Is(at(0, 1)), "the next root's journal may name it");
         places.age();
         let stays = move_and_get(&mut places, at(0, 2), at(2, 1));
-        assert_eq!(stays, Known::Is(at(0, 1)), "another image was copied");
-        assert_eq!(move_and_get(&mut places, at(0, 1), at(2, 1)), Known::Is(at(2, 1)));
+        assert_eq!(stays, KnownPlace::Is(at(0, 1)), "another image was copied");
+        assert_eq!(move_and_get(&mut places, at(0, 1), at(2, 1)), KnownPlace::Is(at(2, 1)));
         let live = places.extents.live().expect("memory");
         assert_eq!(live, [0, 0, 112]);
         let taken = places.extents.take().expect("memory");

@@ -19,7 +19,7 @@ use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fa
 use everleaf_pool::{Stop, retry};
 
 use crate::blink::descend::{Blink, FoundNode, Latched, Seek};
-use crate::blink::write::{Condition, KeepBefore, Keeping, Look, Old, Unwanted};
+use crate::blink::write::{Condition, KeepBefore, Keeping, Old, Unwanted, Verdict};
 use crate::node::{
     InLeaf, InputOf, KeyOf, Kind, NodeAt, NodeRoom, PutPoint, Rank, TreeKey, ValueOf, sibling,
 };
@@ -306,7 +306,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 continue;
             }
             match old.find(&self.pool, key, found) {
-                Ok(Look::Write) => {}
+                Ok(Verdict::Write) => {}
                 Err(error) if done == 0 => return Err(error),
                 // It comes again, alone.
                 Ok(_) | Err(_) => break,

@@ -99,7 +99,7 @@ pub struct Cursor {
 /// What a step of a cursor has met.
 #[derive(Debug)]
 #[must_use]
-pub enum Step {
+pub enum Stepped {
     /// A pair, which the cursor now has.
     Pair,
     /// No pair: the cursor is before the first one, or behind the last.
@@ -448,37 +448,37 @@ impl Cursor {
 
     /// The entry was validated: the cursor is there.
     #[inline(always)]
-    pub(super) fn land(&mut self, spot: Spot, copied: Result<bool>, way: Way) -> Result<Step> {
+    pub(super) fn land(&mut self, spot: Spot, copied: Result<bool>, way: Way) -> Result<Stepped> {
         match copied {
             Ok(has_value) => {
                 mem::swap(&mut self.key, &mut self.next_key);
                 (self.side, self.damaged, self.spot) = (Side::At, 0, Some(spot));
                 (self.lent, self.far) = (false, false);
                 self.has_value = has_value;
-                Ok(Step::Pair)
+                Ok(Stepped::Pair)
             }
             Err(error) => self.pass(spot, error, way),
         }
     }
 
     #[cold]
-    fn pass(&mut self, spot: Spot, error: Error, way: Way) -> Result<Step> {
+    fn pass(&mut self, spot: Spot, error: Error, way: Way) -> Result<Stepped> {
         let error = one_entry(error)?;
         debug_assert!(!self.lent, "its key would change with the copy");
         (self.spot, self.has_value) = (Some(spot), false);
         self.damaged += if way == Way::Up { 1 } else { -1 };
-        Ok(Step::Damaged(error))
+        Ok(Stepped::Damaged(error))
     }
 
     /// There is nothing one way.
-    pub(super) fn end(&mut self, way: Way) -> Step {
+    pub(super) fn end(&mut self, way: Way) -> Stepped {
         let side = match (self.side, way) {
             (Side::At, Way::Up) => Side::After,
             (Side::At, Way::Down) => Side::Before,
             (side, _) => side,
         };
         self.put(side);
-        Step::End
+        Stepped::End
     }
 
     /// Remembers a bound between two leaves that the cursor crosses. Each one lies further on than the

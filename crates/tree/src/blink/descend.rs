@@ -183,9 +183,9 @@ pub(super) trait Passing<M: Medium, K: Kind> {
 }
 
 /// The search waits until the writer has left the node.
-pub(super) struct Waiting;
+pub(super) struct WaitsForWriter;
 
-impl<M: Medium, K: Kind> Passing<M, K> for Waiting {
+impl<M: Medium, K: Kind> Passing<M, K> for WaitsForWriter {
     #[inline(always)]
     fn version(tree: &Blink<M, K>, page: Page<'_>) -> Result<Version> {
         tree.read_version(page)
@@ -217,7 +217,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     ) -> Result<Option<FoundNode<'_, K>>> {
         let mut turns = Retries::default();
         loop {
-            if let Some(found) = self.try_descend::<Waiting>(seek, level)? {
+            if let Some(found) = self.try_descend::<WaitsForWriter>(seek, level)? {
                 return Ok(found);
             }
             turns.again("a search for a node")?;
@@ -443,7 +443,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         };
         let mut turns = Retries::default();
         loop {
-            if let Some(Some(spot)) = self.try_descend::<Waiting>(seek, 0)? {
+            if let Some(Some(spot)) = self.try_descend::<WaitsForWriter>(seek, 0)? {
                 let answer = settled(&spot);
                 if spot.node.page().latch().validate(spot.version) {
                     return answer;

@@ -52,7 +52,7 @@ mod write;
 
 pub use batch::{BatchChange, KeyPlace, Stage};
 pub use create::{first_touch, gap, redo};
-pub use cursor::{Cursor, Step};
+pub use cursor::{Cursor, Stepped};
 pub use descend::{Blink, Seek};
 pub use pop::End;
 pub use reading::Reading;

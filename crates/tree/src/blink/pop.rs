@@ -18,7 +18,7 @@ use everleaf_pmem::{Medium, Result, Retries, fallible};
 use everleaf_pool::{Stop, retry};
 
 use crate::blink::descend::{Blink, FoundNode, Lag, Latched, Seek};
-use crate::blink::write::{Condition, KeepBefore, Keeping, Look, Old, Wanted};
+use crate::blink::write::{Condition, KeepBefore, Keeping, Old, Verdict, Wanted};
 use crate::node::{KeyOf, Kind, NodeAt, OwnedKeyOf, TreeKey, ValueOf, damaged, sibling};
 
 /// An end of a tree.
@@ -124,7 +124,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let pos = if end == End::First { 0 } else { node.count() - 1 };
         let entry = node.entry(pos);
         let key = K::key(&self.pool, node.shape(), entry)?;
-        if old.find(&self.pool, key.borrow(), Some(entry))? != Look::Write {
+        if old.find(&self.pool, key.borrow(), Some(entry))? != Verdict::Write {
             unlock_all(empties);
             held.unlock_unchanged();
             return Ok(Attempt::Read);

@@ -18,7 +18,9 @@ use everleaf_pool::{Stop, anchor, kind, retry};
 
 use crate::blink::descend::{Blink, Lag};
 use crate::blink::log;
-use crate::node::{Asking, KeyOf, Kind, MAX_LEVEL, NewEntry, NodeAt, OwnedKeyOf, damaged, sibling};
+use crate::node::{
+    Asking, ChildEntry, KeyOf, Kind, MAX_LEVEL, NodeAt, OwnedKeyOf, damaged, sibling,
+};
 
 /// What is tried again while others change the parent.
 const ENTER: &str = "entering a node in its parent";
@@ -145,8 +147,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             return Ok(Entered::Yes);
         }
         let mut entry = match K::new_entry::<M>(&node, rank, (separator, right))? {
-            NewEntry::Ready(entry) => entry,
-            NewEntry::NeedsRoom(asking) => {
+            ChildEntry::Ready(entry) => entry,
+            ChildEntry::NeedsRoom(asking) => {
                 self.split(&node, held, asking)?;
                 return Ok(Entered::Again);
             }

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use everleaf_pmem::{Medium, Page, Result, Version};
 use everleaf_pool::{RecordRef, StoredValue};
 
-use crate::blink::cursor::{Cursor, NO_RECORD, Side, Spot, Step, Way, astray};
+use crate::blink::cursor::{Cursor, NO_RECORD, Side, Spot, Stepped, Way, astray};
 use crate::blink::descend::{Blink, FoundNode, Seek};
 use crate::blink::scan::borrow;
 use crate::node::{Kind, NodeAt, NodeBytes, sibling};
@@ -42,7 +42,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     ///
     /// # Errors
     /// I/O errors, Corrupt, NoMemory; the cursor is as before, or nowhere.
-    pub fn cursor_first(&self, cursor: &mut Cursor) -> Result<Step> {
+    pub fn cursor_first(&self, cursor: &mut Cursor) -> Result<Stepped> {
         cursor.put(Side::Nowhere);
         self.find(cursor, Way::Up)
     }
@@ -51,7 +51,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     ///
     /// # Errors
     /// As [`cursor_first`](Self::cursor_first).
-    pub fn cursor_last(&self, cursor: &mut Cursor) -> Result<Step> {
+    pub fn cursor_last(&self, cursor: &mut Cursor) -> Result<Stepped> {
         cursor.put(Side::Nowhere);
         self.find(cursor, Way::Down)
     }
@@ -62,7 +62,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// # Errors
     /// As [`cursor_first`](Self::cursor_first).
     #[inline]
-    pub fn cursor_seek(&self, cursor: &mut Cursor, key: &[u8]) -> Result<Step> {
+    pub fn cursor_seek(&self, cursor: &mut Cursor, key: &[u8]) -> Result<Stepped> {
         cursor.place(Side::Before, key)?;
         self.find(cursor, Way::Up)
     }
@@ -73,7 +73,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// # Errors
     /// As [`cursor_first`](Self::cursor_first).
     #[inline]
-    pub fn cursor_seek_down(&self, cursor: &mut Cursor, key: &[u8]) -> Result<Step> {
+    pub fn cursor_seek_down(&self, cursor: &mut Cursor, key: &[u8]) -> Result<Stepped> {
         cursor.place(Side::After, key)?;
         self.find(cursor, Way::Down)
     }
@@ -82,9 +82,9 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     ///
     /// # Errors
     /// I/O errors, Corrupt, NoMemory, of more than one pair; the cursor is as before.
-    pub fn cursor_next(&self, cursor: &mut Cursor) -> Result<Step> {
+    pub fn cursor_next(&self, cursor: &mut Cursor) -> Result<Stepped> {
         if cursor.step_in_copy(self.medium(), true) {
-            return Ok(Step::Pair);
+            return Ok(Stepped::Pair);
         }
         cursor.settle()?;
         match self.try_up(cursor)? {
@@ -97,9 +97,9 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     ///
     /// # Errors
     /// As [`cursor_next`](Self::cursor_next).
-    pub fn cursor_prev(&self, cursor: &mut Cursor) -> Result<Step> {
+    pub fn cursor_prev(&self, cursor: &mut Cursor) -> Result<Stepped> {
         if cursor.step_in_copy(self.medium(), false) {
-            return Ok(Step::Pair);
+            return Ok(Stepped::Pair);
         }
         cursor.settle()?;
         match self.try_down(cursor)? {
@@ -169,7 +169,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
 impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// One step up, if the leaf is still as it was, and so is the way to its sibling.
     #[inline(always)]
-    fn try_up(&self, cursor: &mut Cursor) -> Result<Option<Step>> {
+    fn try_up(&self, cursor: &mut Cursor) -> Result<Option<Stepped>> {
         let Some(spot) = cursor.spot else { return Ok(None) };
         let page = self.medium().page(spot.page)?;
         let Some(at) = K::node(page) else { return Ok(None) };
@@ -183,7 +183,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
 
     /// One step down, if the leaf is still as it was.
     #[inline(always)]
-    fn try_down(&self, cursor: &mut Cursor) -> Result<Option<Step>> {
+    fn try_down(&self, cursor: &mut Cursor) -> Result<Option<Stepped>> {
         let Some(spot) = cursor.spot else { return Ok(None) };
         let page = self.medium().page(spot.page)?;
         let Some(at) = K::node(page) else { return Ok(None) };
@@ -200,14 +200,14 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         at: &NodeAt<'m, K>,
         spot: Spot,
         way: Way,
-    ) -> Result<Option<Step>> {
+    ) -> Result<Option<Stepped>> {
         let page = at.page();
         if !cursor.copy.is_there() && cursor.patience == 0 {
             if !self.copy_leaf(cursor, at, spot.version)? {
                 return Ok(None);
             }
             if cursor.go_in_copy(page, spot, way)? {
-                return Ok(Some(Step::Pair));
+                return Ok(Some(Stepped::Pair));
             }
         }
         cursor.patience = cursor.patience.saturating_sub(1);
@@ -242,7 +242,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         cursor: &mut Cursor,
         mut page: Page<'m>,
         mut version: Version,
-    ) -> Result<Option<Step>> {
+    ) -> Result<Option<Stepped>> {
         let mut is_long = false;
         loop {
             let right = sibling(page);
@@ -282,13 +282,13 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         cursor: &mut Cursor,
         at: &NodeAt<'_, K>,
         version: Version,
-    ) -> Result<Option<Step>> {
+    ) -> Result<Option<Stepped>> {
         if !self.copy_leaf(cursor, at, version)? {
             return Ok(None);
         }
         let spot = Spot { page: at.page().no(), version, pos: 0 };
         if cursor.go_in_copy(at.page(), spot, Way::Up)? {
-            return Ok(Some(Step::Pair));
+            return Ok(Some(Stepped::Pair));
         }
         // The cursor is not in this leaf yet.
         cursor.copy.forget();
@@ -308,7 +308,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         cursor: &mut Cursor,
         page: Page<'_>,
         version: Version,
-    ) -> Result<Option<Step>> {
+    ) -> Result<Option<Stepped>> {
         let low = K::low(&self.pool, page);
         if !page.latch().validate(version) {
             return Ok(None);
@@ -327,7 +327,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
 
     /// A step by the key: the leaf has changed, or there is none.
     #[cold]
-    fn find_anew(&self, cursor: &mut Cursor, way: Way) -> Result<Step> {
+    fn find_anew(&self, cursor: &mut Cursor, way: Way) -> Result<Stepped> {
         if let Some(spot) = cursor.spot
             && !cursor.copy.ascends()
         {
@@ -343,13 +343,13 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
 
     /// The first entry one way of the cursor's key.
     #[inline]
-    fn find(&self, cursor: &mut Cursor, way: Way) -> Result<Step> {
+    fn find(&self, cursor: &mut Cursor, way: Way) -> Result<Stepped> {
         let key = mem::take(&mut cursor.key);
         let (from, told) = (cursor.ahead(way, &key), cursor.told(way));
         let step = self.find_from(cursor, way, from, told);
         match step {
             // The old key's list is the next to be filled.
-            Ok(Step::Pair) => cursor.next_key = key,
+            Ok(Stepped::Pair) => cursor.next_key = key,
             _ => cursor.key = key,
         }
         step
@@ -363,7 +363,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         way: Way,
         from: Bound<&[u8]>,
         told: usize,
-    ) -> Result<Step> {
+    ) -> Result<Stepped> {
         let mut beyond: Option<Bound<Vec<u8>>> = None;
         loop {
             let from = beyond.as_ref().map_or(from, borrow);

@@ -12,7 +12,7 @@ use everleaf_pmem::{Medium, Result};
 use everleaf_pool::{Pool, StoredValue};
 
 use crate::blink::descend::Blink;
-use crate::blink::write::{Condition, KeepBefore, Keeping, Look, Old};
+use crate::blink::write::{Condition, KeepBefore, Keeping, Old, Verdict};
 use crate::node::{FarValue, KeyOf, Kind, NodeBytes, NodeReads};
 
 /// How a compare-and-swap ended.
@@ -42,28 +42,28 @@ struct Expected<'e, F> {
     /// What was found in place of the expected value.
     found: Option<Vec<u8>>,
     /// What the last look said.
-    look: Look,
+    look: Verdict,
 }
 
 impl<'e, F: PartialEq> Expected<'e, F> {
     fn new(value: Option<&'e [u8]>) -> Self {
-        Self { value, far: None, is_it: false, found: None, look: Look::Read }
+        Self { value, far: None, is_it: false, found: None, look: Verdict::Read }
     }
 
     /// How it ended, after the last look.
     fn outcome(self) -> Swap {
-        debug_assert_ne!(self.look, Look::Read, "what was to be read is looked at again");
-        if self.look == Look::Write { Swap::Done } else { Swap::Found(self.found) }
+        debug_assert_ne!(self.look, Verdict::Read, "what was to be read is looked at again");
+        if self.look == Verdict::Write { Swap::Done } else { Swap::Found(self.found) }
     }
 
-    fn judge(&mut self, found: Option<StoredValue<Vec<u8>, F>>) -> Look {
+    fn judge(&mut self, found: Option<StoredValue<Vec<u8>, F>>) -> Verdict {
         let found = match found {
             Some(StoredValue::External(far)) if self.far.as_ref() == Some(&far) => {
-                return if self.is_it { Look::Write } else { Look::Refuse };
+                return if self.is_it { Verdict::Write } else { Verdict::Refuse };
             }
             Some(StoredValue::External(far)) => {
                 (self.far, self.found, self.is_it) = (Some(far), None, false);
-                return Look::Read;
+                return Verdict::Read;
             }
             Some(StoredValue::Inline(value)) => Some(value),
             None => None,
@@ -71,7 +71,7 @@ impl<'e, F: PartialEq> Expected<'e, F> {
         self.far = None;
         let is_it = found.as_deref() == self.value;
         self.found = found.filter(|_| !is_it);
-        if is_it { Look::Write } else { Look::Refuse }
+        if is_it { Verdict::Write } else { Verdict::Refuse }
     }
 }
 
@@ -87,14 +87,14 @@ where
         pool: &'p Pool<M>,
         _: &KeyOf<K>,
         entry: Option<K::Entry<'_>>,
-    ) -> Result<Look> {
+    ) -> Result<Verdict> {
         let found = entry.map(|entry| K::found(pool, entry)).transpose()?;
         self.look = self.judge(found);
         Ok(self.look)
     }
 
     fn read(&mut self) -> Result<()> {
-        if let (Look::Read, Some(far)) = (self.look, &self.far) {
+        if let (Verdict::Read, Some(far)) = (self.look, &self.far) {
             let value = far.read()?;
             self.is_it = Some(&value[..]) == self.value;
             self.found = (!self.is_it).then_some(value);
@@ -165,33 +165,33 @@ mod tests {
     #[test]
     fn a_short_value_is_judged_at_once() {
         let expecting = |value| Expected::<u32>::new(value);
-        assert_eq!(expecting(Some(b"a")).judge(inline(b"a")), Look::Write);
-        assert_eq!(expecting(Some(b"")).judge(inline(b"")), Look::Write);
-        assert_eq!(expecting(Some(b"")).judge(None), Look::Refuse);
-        assert_eq!(expecting(None).judge(None), Look::Write);
-        assert_eq!(expecting(None).judge(inline(b"")), Look::Refuse);
+        assert_eq!(expecting(Some(b"a")).judge(inline(b"a")), Verdict::Write);
+        assert_eq!(expecting(Some(b"")).judge(inline(b"")), Verdict::Write);
+        assert_eq!(expecting(Some(b"")).judge(None), Verdict::Refuse);
+        assert_eq!(expecting(None).judge(None), Verdict::Write);
+        assert_eq!(expecting(None).judge(inline(b"")), Verdict::Refuse);
         let mut other = expecting(Some(b"a"));
-        assert_eq!(other.judge(inline(b"b")), Look::Refuse);
+        assert_eq!(other.judge(inline(b"b")), Verdict::Refuse);
         assert_eq!(other.found.as_deref(), Some(&b"b"[..]));
     }
 
     #[test]
     fn a_large_value_counts_only_as_long_as_it_is_the_one_that_was_read() {
         let mut old = Expected::new(Some(b"a"));
-        assert_eq!(old.judge(far(1)), Look::Read);
+        assert_eq!(old.judge(far(1)), Verdict::Read);
         (old.is_it, old.found) = (true, None);
-        assert_eq!(old.judge(far(1)), Look::Write);
+        assert_eq!(old.judge(far(1)), Verdict::Write);
         // Another one took its place: what is known of the first one says nothing.
-        assert_eq!(old.judge(far(2)), Look::Read);
+        assert_eq!(old.judge(far(2)), Verdict::Read);
         assert!(!old.is_it && old.found.is_none());
         old.found = Some(b"b".to_vec());
-        assert_eq!(old.judge(far(2)), Look::Refuse);
+        assert_eq!(old.judge(far(2)), Verdict::Refuse);
         assert_eq!(old.found.as_deref(), Some(&b"b"[..]));
         // And then the expected one, which is short.
-        assert_eq!(old.judge(inline(b"a")), Look::Write);
+        assert_eq!(old.judge(inline(b"a")), Verdict::Write);
         assert!(old.far.is_none() && old.found.is_none());
         // And nothing.
-        assert_eq!(old.judge(None), Look::Refuse);
+        assert_eq!(old.judge(None), Verdict::Refuse);
         assert!(old.found.is_none());
     }
 }

@@ -26,7 +26,7 @@ pub enum Condition {
 
 /// What a look at an old entry says to the write that replaces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum Verdict {
     /// Go on.
     Write,
     /// The value has to be [`read`](Old::read) first, and then looked at again.
@@ -44,7 +44,7 @@ pub(super) trait Old<'p, M: Medium, K: Kind> {
         pool: &'p Pool<M>,
         key: &KeyOf<K>,
         entry: Option<K::Entry<'_>>,
-    ) -> Result<Look>;
+    ) -> Result<Verdict>;
     /// Reads what `find` has found, if it has not been read yet. Nothing is latched.
     fn read(&mut self) -> Result<()>;
     /// The value, if there was one.
@@ -74,17 +74,17 @@ impl<'p, M: Medium, K: Kind> Old<'p, M, K> for Wanted<ValueOf<K>, <K as NodeRead
         pool: &'p Pool<M>,
         _: &KeyOf<K>,
         entry: Option<K::Entry<'_>>,
-    ) -> Result<Look> {
+    ) -> Result<Verdict> {
         let (value, far) = match entry.map(|entry| K::found(pool, entry)).transpose()? {
             Some(StoredValue::External(far)) if self.far.as_ref() == Some(&far) => {
-                return Ok(Look::Write);
+                return Ok(Verdict::Write);
             }
             Some(StoredValue::External(far)) => (None, Some(far)),
             Some(StoredValue::Inline(value)) => (Some(value), None),
             None => (None, None),
         };
         (self.value, self.far) = (value, far);
-        Ok(if self.far.is_none() { Look::Write } else { Look::Read })
+        Ok(if self.far.is_none() { Verdict::Write } else { Verdict::Read })
     }
 
     fn read(&mut self) -> Result<()> {
@@ -110,9 +110,9 @@ impl<M: Medium, K: Kind> Old<'_, M, K> for Unwanted {
     type Value = ();
 
     #[inline(always)]
-    fn find(&mut self, _: &Pool<M>, _: &KeyOf<K>, entry: Option<K::Entry<'_>>) -> Result<Look> {
+    fn find(&mut self, _: &Pool<M>, _: &KeyOf<K>, entry: Option<K::Entry<'_>>) -> Result<Verdict> {
         self.was_there = entry.is_some();
-        Ok(Look::Write)
+        Ok(Verdict::Write)
     }
 
     fn read(&mut self) -> Result<()> {
@@ -217,13 +217,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let node = spot.node;
         let (rank, found) = K::locate(&self.pool, &node, key)?;
         let look = old.find(&self.pool, key, found)?;
-        if look == Look::Read {
+        if look == Verdict::Read {
             held.unlock_unchanged();
             return Ok(None);
         }
         let is_met =
             condition == Condition::Always || (condition == Condition::Present) == rank.exact;
-        if look == Look::Refuse || !is_met {
+        if look == Verdict::Refuse || !is_met {
             held.unlock_unchanged();
             return Ok(Some((None, spot.lag)));
         }
@@ -340,9 +340,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let node = spot.node;
         let (rank, found) = K::locate(&self.pool, &node, key)?;
         let look = old.find(&self.pool, key, found)?;
-        let Some(entry) = found.filter(|_| look == Look::Write) else {
+        let Some(entry) = found.filter(|_| look == Verdict::Write) else {
             held.unlock_unchanged();
-            return Ok((look != Look::Read).then_some((None, spot.lag, false)));
+            return Ok((look != Verdict::Read).then_some((None, spot.lag, false)));
         };
         let mut step = self.pool.step();
         K::release(&mut step, entry)?;
@@ -459,14 +459,14 @@ where
         pool: &'p Pool<M>,
         key: &KeyOf<K>,
         entry: Option<K::Entry<'_>>,
-    ) -> Result<Look> {
+    ) -> Result<Verdict> {
         let look = self.inner.find(pool, key, entry)?;
         let happens = match self.condition {
             Condition::Always => true,
             Condition::Present => entry.is_some(),
             Condition::Absent => entry.is_none(),
         };
-        if look == Look::Refuse || !happens || !self.keeper.is_due(key) {
+        if look == Verdict::Refuse || !happens || !self.keeper.is_due(key) {
             return Ok(look);
         }
         let before = match entry.map(|entry| K::found(pool, entry)).transpose() {
@@ -482,15 +482,15 @@ where
                 if self.far.as_ref() != Some(&far) {
                     (self.far, self.read) = (Some(far), None);
                 }
-                match self.read.take_if(|_| look == Look::Write) {
+                match self.read.take_if(|_| look == Verdict::Write) {
                     Some(read) => read,
-                    None => return Ok(Look::Read),
+                    None => return Ok(Verdict::Read),
                 }
             }
             Err(error @ Error::NoMemory { .. }) => return Err(error),
             Err(error) => Before::Lost(error),
         };
-        if look == Look::Write {
+        if look == Verdict::Write {
             self.keeper.keep(key, before)?;
         }
         Ok(look)

@@ -460,7 +460,7 @@ pub struct Asking {
 }
 
 /// An entry for a child, if its node has room for it.
-pub enum NewEntry<E> {
+pub enum ChildEntry<E> {
     /// It has.
     Ready(E),
     /// It has none.
@@ -564,7 +564,7 @@ pub trait NodeRestructures: NodeReads {
         at: &NodeAt<'_, Self>,
         rank: Rank,
         entry: (&'a Self::Key, Self::Child),
-    ) -> Result<NewEntry<Self::Entering<'a>>>;
+    ) -> Result<ChildEntry<Self::Entering<'a>>>;
 
     /// Puts an entry for a child into an inner node.
     fn enter<'m, M: Medium>(

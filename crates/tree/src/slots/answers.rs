@@ -11,14 +11,14 @@ use everleaf_pmem::{Change, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, 
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    Asking, EntryView, FLAG_BYTES, Filling, FoundValue, InLeaf, LOW_WORD, NewEntry, NodeAt,
+    Asking, ChildEntry, EntryView, FLAG_BYTES, Filling, FoundValue, InLeaf, LOW_WORD, NodeAt,
     NodeBytes, NodeChanges, NodeChecks, NodeReads, NodeRestructures, NodeRoom, NodeView, PutPoint,
     Rank, RightBounds, Run, Shape, Siblings, TreeKey, UnderLog, damaged, sibling,
 };
 use crate::record::{self, PendingRecord};
 use crate::slots::notes::{self, ImageNote};
 use crate::slots::{
-    Image, Inspect, KeyBounds, KeyOrder, KeySplits, Keys, Layout, OwnedOf, Probe, Slot,
+    Inspect, KeyBounds, KeyOrder, KeySplits, Keys, Layout, OwnedOf, Probe, Slot, SlotsImage,
     SplitBounds, Strings, ValueWrites, Values,
 };
 
@@ -370,7 +370,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
 
     fn build<'m, M: Medium>(m: &'m M, op: &mut M::Op<'m>, page: Page<'_>, new: &mut NewNode) {
         let slots = &new.slots[..new.count];
-        let image = Image { shape: new.shape, low: new.low, right: new.right, slots };
+        let image = SlotsImage { shape: new.shape, low: new.low, right: new.right, slots };
         L::build::<M, P>(m, page, &image);
         notes::note_image(m, op, page, &image, &mut new.note);
         debug_assert!(Shape::of(page) == Some(new.shape) && Run::of(page).count == new.count);
@@ -381,11 +381,11 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         at: &NodeAt<'_, Self>,
         rank: Rank,
         (separator, child): (&K::Key, PageNo),
-    ) -> Result<NewEntry<Slot>> {
+    ) -> Result<ChildEntry<Slot>> {
         let is_full = at.count() >= L::capacity::<M>(at.page().slots(), at.shape());
         Ok(match is_full {
-            true => NewEntry::NeedsRoom(Asking { rank, bytes: size_of::<Slot>() }),
-            false => NewEntry::Ready(K::entry(at.shape(), separator, child)),
+            true => ChildEntry::NeedsRoom(Asking { rank, bytes: size_of::<Slot>() }),
+            false => ChildEntry::Ready(K::entry(at.shape(), separator, child)),
         })
     }
 
@@ -454,7 +454,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         let SplitBounds { high, high_record, low, right: bounds } =
             K::write_split(step, op, left, plan, &prepared.cut);
         let &SlotSplit { left: shape, keep, shape: right_shape, ref slots, .. } = prepared;
-        let image = Image { shape: right_shape, low, right: bounds, slots };
+        let image = SlotsImage { shape: right_shape, low, right: bounds, slots };
         L::build::<M, P>(m, right, &image);
         notes::note_image(m, op, right, &image, note);
         let to = RightBounds { sibling: right.no(), high, high_record };
@@ -524,7 +524,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
     ) {
         let SlotMerge { left: shape, shape: merged, bounds, slots, own, note } = plan;
         let low = left.head(LOW_WORD).load();
-        let image = Image { shape: *merged, low, right: *bounds, slots };
+        let image = SlotsImage { shape: *merged, low, right: *bounds, slots };
         if K::BYTES {
             under_log(&mut || L::build::<M, P>(m, left, &image));
         } else {

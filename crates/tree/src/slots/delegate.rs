@@ -86,7 +86,7 @@ macro_rules! layout_as {
         fn build<M: everleaf_pmem::Medium, P: $crate::slots::Probe>(
             m: &M,
             page: everleaf_pmem::Page<'_>,
-            image: &$crate::slots::Image<'_>,
+            image: &$crate::slots::SlotsImage<'_>,
         ) {
             <$inner as $crate::slots::Layout>::build::<M, P>(m, page, image);
         }

@@ -4,7 +4,7 @@ use everleaf_pmem::{Medium, Page, Result};
 
 use crate::node::{RightBounds, Run, Shape};
 use crate::slots::probe::{Binary, Probe};
-use crate::slots::writer::{self, Image, NodeWriter, Slot};
+use crate::slots::writer::{self, NodeWriter, Slot, SlotsImage};
 
 /// How slots are kept in a node. All functions run under the node's latch, on a page whose header
 /// has been checked; positions are logical (0 = smallest key). Each flushes and fences as media
@@ -59,7 +59,7 @@ pub trait Layout: Send + Sync + 'static {
         P::rebuild(page, Run::of(page), shape.key_word());
     }
     /// Writes a whole node that nobody can reach yet, or that a journal protects.
-    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
+    fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &SlotsImage<'_>) {
         writer::build::<M, P>(m, page, image);
     }
     /// Finishes what a crash left half done in this node. Reads the sibling's low key, else nothing

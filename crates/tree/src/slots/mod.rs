@@ -65,7 +65,7 @@ pub use probe::{Binary, Probe, Scan, Segment};
 pub use sentinel::Sentinel;
 pub use strings::Strings;
 pub use words::Words;
-pub use writer::{Image, Limits, Slot};
+pub use writer::{Limits, Slot, SlotsImage};
 
 /// A kind of keys and of the values that go with them.
 pub trait Keys: KeySplits + ValueWrites + Inspect {}

@@ -15,7 +15,7 @@ use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result, fallible};
 use crate::node::{RightBounds, Run, Shape};
 use crate::slots::layout::Layout;
 use crate::slots::probe::Binary;
-use crate::slots::writer::{Image, Slot};
+use crate::slots::writer::{Slot, SlotsImage};
 
 const INSERT: u8 = 1;
 const REMOVE: u8 = 2;
@@ -130,7 +130,7 @@ pub fn note_image<'m, M: Medium>(
     m: &'m M,
     op: &mut M::Op<'m>,
     page: Page<'_>,
-    image: &Image<'_>,
+    image: &SlotsImage<'_>,
     note: &mut ImageNote,
 ) {
     if !M::JOURNALED {
@@ -254,6 +254,6 @@ fn redo_image<M: Medium, L: Layout>(
         return None;
     }
     slots.extend(std::iter::from_fn(|| args.slot()));
-    L::build::<M, Binary>(m, page, &Image { shape, low, right, slots: &slots });
+    L::build::<M, Binary>(m, page, &SlotsImage { shape, low, right, slots: &slots });
     Some(())
 }

@@ -38,7 +38,7 @@ impl Slot {
 
 /// A whole node: header and slots in order.
 #[derive(Debug, Clone, Copy)]
-pub struct Image<'a> {
+pub struct SlotsImage<'a> {
     /// Level, kind of keys, prefix.
     pub shape: Shape,
     /// Inclusive lower bound: u64 key (0 = -infinity), or record of the low key (0 = -infinity).
@@ -329,7 +329,7 @@ impl Limits {
 }
 
 /// Writes a whole node with its first slot at the base 0; durable when it returns.
-pub(super) fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &Image<'_>) {
+pub(super) fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &SlotsImage<'_>) {
     let run = Run { base: 0, count: image.slots.len() };
     debug_assert!(run.count <= page.slots(), "more slots than the page has");
     m.store(page.head(KIND_WORD), image.shape.word());

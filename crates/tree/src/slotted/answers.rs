@@ -10,7 +10,7 @@ use everleaf_pmem::{Change, Error, Geometry, LINE_BYTES, Medium, Page, PageNo, R
 use everleaf_pool::{Large, LargeValue, Pool, RecordRef, Step, Stop, StoredValue};
 
 use crate::node::{
-    Asking, EntryView, Filling, FoundValue, InLeaf, MAX_LEVEL, NewEntry, NodeAt, NodeBytes,
+    Asking, ChildEntry, EntryView, Filling, FoundValue, InLeaf, MAX_LEVEL, NodeAt, NodeBytes,
     NodeChanges, NodeChecks, NodeReads, NodeRestructures, NodeRoom, PutPoint, Rank, Shape,
     Siblings, TreeKey, UnderLog, check_limits, damaged,
 };
@@ -491,16 +491,16 @@ impl NodeRestructures for Slotted {
         at: &NodeAt<'_, Self>,
         rank: Rank,
         (separator, child): (&'a [u8], (PageNo, Option<u64>)),
-    ) -> Result<NewEntry<Edit<'a>>> {
+    ) -> Result<ChildEntry<Edit<'a>>> {
         let size = child_size(separator, at.view.page_bytes());
         if at.view.room_for(separator, size) == Room::Full {
             let bytes = at.view.bytes_for(separator, size) + slotted::SLOT_BYTES;
-            return Ok(NewEntry::NeedsRoom(Asking { rank, bytes }));
+            return Ok(ChildEntry::NeedsRoom(Asking { rank, bytes }));
         }
         let mut edit = Edit::default();
         let old = rank.exact.then(|| at.view.entry(rank.le - 1));
         match edit.put(&at.view, (rank, old.as_ref()), separator, child_value(child)) {
-            true => Ok(NewEntry::Ready(edit)),
+            true => Ok(ChildEntry::Ready(edit)),
             false => Err(damaged(at.page(), "has less room than it says")),
         }
     }

@@ -470,14 +470,14 @@ fn image_of(page_bytes: usize, note: &[u8]) -> Result<Option<Image>> {
 }
 
 /// The numbers of the run word.
-struct Run {
+struct RunWord {
     count: usize,
     heap_start: usize,
     dead: usize,
     flags: u16,
 }
 
-impl Run {
+impl RunWord {
     fn of(view: &View<'_>) -> Self {
         Self {
             count: view.count(),
@@ -516,7 +516,7 @@ fn insert_by_unnoted<M: Medium>(
 ) {
     let page = view.page();
     debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
-    let mut run = Run::of(view);
+    let mut run = RunWord::of(view);
     debug_assert!(pos <= run.count && bytes + SLOT_BYTES <= view.gap());
     let long = run.flags & ((1 << RUN_SHIFT) - 1);
     let in_a_row = if pos == run.count { (view.run() + 1).min(RUN_MAX) } else { 0 };
@@ -534,7 +534,7 @@ fn insert_by_unnoted<M: Medium>(
 fn remove_unnoted<M: Medium>(m: &M, view: &View<'_>, pos: usize) {
     let page = view.page();
     debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
-    let (mut run, entry) = (Run::of(view), view.entry(pos));
+    let (mut run, entry) = (RunWord::of(view), view.entry(pos));
     debug_assert!(pos < run.count && entry.at >= run.heap_start);
     if entry.at == run.heap_start {
         run.heap_start = entry.end();
@@ -586,7 +586,7 @@ fn update_unnoted<M: Medium>(
     if value.size() == old.value {
         return m.copy_in(page, old.value_at, bytes);
     }
-    let (code, mut run) = (Code::new(old.suffix, old.cut, value.size()), Run::of(view));
+    let (code, mut run) = (Code::new(old.suffix, old.cut, value.size()), RunWord::of(view));
     match to {
         Update::InPlace => {
             m.copy_in(page, old.value_at, bytes);
@@ -652,7 +652,7 @@ fn compact_over<const N: usize, M: Medium>(
     };
     m.copy_in(page, SLOTS_AT, &new[SLOTS_AT..]);
     m.store(page.head(FENCES_WORD), fences);
-    Run { count, heap_start, dead: 0, flags: view.flags() }.store(m, page);
+    RunWord { count, heap_start, dead: 0, flags: view.flags() }.store(m, page);
     is_copied
 }
 

@@ -932,7 +932,7 @@ impl View<'_> {
 const HIGH_HEAD_BYTES: usize = 8;
 
 /// What bytes of a stored key say about its order to another key.
-enum Known {
+enum KeptOrder {
     Order(Ordering),
     /// All that is kept of it is how the other key begins.
     Part,
@@ -947,23 +947,23 @@ fn order(
     other: &[u8],
     head: usize,
     compare: impl FnOnce(&[u8]) -> Ordering,
-) -> Known {
+) -> KeptOrder {
     if stored < head || other.len() < head {
         // A string that goes on behind the other, which ends within the head, is the greater one.
-        return Known::Order(match stored.cmp(&other.len()) {
+        return KeptOrder::Order(match stored.cmp(&other.len()) {
             Ordering::Equal if cut => Ordering::Greater,
             order => order,
         });
     }
     if !cut {
-        return Known::Order(compare(&other[head..]));
+        return KeptOrder::Order(compare(&other[head..]));
     }
     let kept = other.len().min(stored);
     match compare(&other[head..kept]) {
-        Ordering::Equal if other.len() > stored => Known::Part,
+        Ordering::Equal if other.len() > stored => KeptOrder::Part,
         // What is kept is all of the other key, and a cut key is longer than what is kept of it.
-        Ordering::Equal => Known::Order(Ordering::Greater),
-        order => Known::Order(order),
+        Ordering::Equal => KeptOrder::Order(Ordering::Greater),
+        order => KeptOrder::Order(order),
     }
 }
 
@@ -1087,8 +1087,8 @@ impl<B: Bytes> Node<B> {
             self.bytes().cmp_bytes(entry.rest_at, entry.rest(), rest)
         });
         match known {
-            Known::Order(order) => Ok(order),
-            Known::Part => match self.far_of(&entry)? {
+            KeptOrder::Order(order) => Ok(order),
+            KeptOrder::Part => match self.far_of(&entry)? {
                 Some(place) => far(place),
                 None => Err(self.damage("an entry changes")),
             },
@@ -1138,8 +1138,8 @@ impl<B: Bytes> Node<B> {
             self.bytes().cmp_bytes(at + behind, kept - behind, rest)
         });
         let order = match known {
-            Known::Order(order) => order,
-            Known::Part => match self.high().and_then(|high| high.record) {
+            KeptOrder::Order(order) => order,
+            KeptOrder::Part => match self.high().and_then(|high| high.record) {
                 Some(record) => far(record)?,
                 None => return Err(self.damage("its high fence changes")),
             },

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use everleaf_file::io::SimIo;
 use everleaf_pmem::{Medium, PageNo};
 use everleaf_testing::{Rng, seed_or, times};
-use everleaf_tree::blink::{Condition, Cursor, Step};
+use everleaf_tree::blink::{Condition, Cursor, Stepped};
 
 use super::watched::{Tree, Watched, open, tidy, with_each_page};
 
@@ -223,14 +223,14 @@ fn a_cursor_asks_for_values_ahead_in_its_direction() {
     let walk = |cursor: &mut Cursor, up: bool, steps: usize| {
         for _ in 0..steps {
             let step = if up { tree.cursor_next(cursor) } else { tree.cursor_prev(cursor) };
-            assert!(matches!(step, Ok(Step::Pair)));
+            assert!(matches!(step, Ok(Stepped::Pair)));
             assert!(tree.cursor_value(cursor).expect("in memory"));
         }
         let mut ahead = medium.take_ahead();
         ahead.retain(|record| *record != 0);
         ahead
     };
-    assert!(matches!(tree.cursor_first(&mut cursor), Ok(Step::Pair)));
+    assert!(matches!(tree.cursor_first(&mut cursor), Ok(Stepped::Pair)));
     let up = walk(&mut cursor, true, 57);
     // All but the first ones: the first step copies the leaf, the second one has a direction.
     let all = BTreeSet::from_iter(&up);
@@ -240,11 +240,11 @@ fn a_cursor_asks_for_values_ahead_in_its_direction() {
     assert!(common >= 46 && down.len() < 60, "{common} of {}", down.len());
     // Who looks at keys alone, or here and there, asks for nothing.
     for _ in 0..20 {
-        assert!(matches!(tree.cursor_next(&mut cursor), Ok(Step::Pair)));
+        assert!(matches!(tree.cursor_next(&mut cursor), Ok(Stepped::Pair)));
     }
     assert_eq!(medium.take_ahead(), []);
     for i in [7_u64, 50, 12, 30] {
-        assert!(matches!(tree.cursor_seek(&mut cursor, &i.to_be_bytes()), Ok(Step::Pair)));
+        assert!(matches!(tree.cursor_seek(&mut cursor, &i.to_be_bytes()), Ok(Stepped::Pair)));
         assert!(tree.cursor_value(&mut cursor).expect("in memory"));
     }
     assert_eq!(medium.take_ahead(), []);

@@ -15,7 +15,7 @@ use everleaf_pmem::{Counted, Counts, Dram, Geometry, HEAD_WORDS, Medium, Page, S
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::node::{RightBounds, Run, Shape};
 use everleaf_tree::slots::Words;
-use everleaf_tree::slots::{Circular, Image, Layout, Linear, Probe, Sentinel, Slot};
+use everleaf_tree::slots::{Circular, Layout, Linear, Probe, Sentinel, Slot, SlotsImage};
 use everleaf_tree::{INDEX_ANCHOR, Index, format};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -26,7 +26,7 @@ const LEAF: Shape = Shape { level: 0, bytes: false, slotted: false, prefix: 0 };
 fn fill<L: Layout, M: Medium>(m: &M, base: usize, count: usize) {
     let page = m.page(0).expect("there");
     let right = RightBounds { sibling: 1, high: u64::MAX, high_record: 0 };
-    L::build::<_, Sentinel>(m, page, &Image { shape: LEAF, low: 1, right, slots: &[] });
+    L::build::<_, Sentinel>(m, page, &SlotsImage { shape: LEAF, low: 1, right, slots: &[] });
     m.store(page.head(0), Run { base, count: 0 }.word());
     for i in 0..count {
         insert::<L, M>(m, page, i, 10 * (i as u64 + 1));

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Geometry, HEAD_WORDS, Medium, Page, Sim};
 use everleaf_tree::node::{RightBounds, Run, Shape};
-use everleaf_tree::slots::{Circular, Image, Layout, Linear, Sentinel, Slot};
+use everleaf_tree::slots::{Circular, Layout, Linear, Sentinel, Slot, SlotsImage};
 use serde::Deserialize;
 
 use super::kind::{Context, Figures, Measure};
@@ -112,7 +112,7 @@ impl<L: Layout> One<L> {
         let medium = Sim::new(geometry, 1)?;
         let page = medium.page(0)?;
         let right = RightBounds { sibling: 1, high: u64::MAX, high_record: 0 };
-        let image = Image { shape: LEAF, low: 1, right, slots: &[] };
+        let image = SlotsImage { shape: LEAF, low: 1, right, slots: &[] };
         L::build::<_, Sentinel>(&medium, page, &image);
         medium.store(page.head(0), Run { base, count: 0 }.word());
         let one = Self { medium, slots, pairs, layout: PhantomData };

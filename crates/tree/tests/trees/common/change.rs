@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everleaf_crash_check::{Coverage, CrashPoint, Explorer, Mutate, Mutation, SharedMedium, Trace};
 use everleaf_pmem::{Counts, Medium, Page, Sim};
 use everleaf_tree::node::{LOW_WORD, RUN_WORD, RightBounds, Run, Shape};
-use everleaf_tree::slots::{Image, Layout, Probe, Slot, notes};
+use everleaf_tree::slots::{Layout, Probe, Slot, SlotsImage, notes};
 
 use super::{
     END, Free, INNER, LEAF, LEFT, Node, Nodes, RIGHT, carry_on, content, invariants, key, recover,
@@ -107,7 +107,7 @@ impl Change {
                 let slots = content(page);
                 let low = key(shape, slots[keep]);
                 let image =
-                    Image { shape, low, right: RightBounds::of(page), slots: &slots[keep..] };
+                    SlotsImage { shape, low, right: RightBounds::of(page), slots: &slots[keep..] };
                 let new = m.page(RIGHT).expect("inside");
                 L::build::<M, P>(m, new, &image);
                 L::trim::<M, P>(m, page, shape, keep, to(RIGHT, low));
