@@ -124,9 +124,7 @@ impl Inner {
             if is_done() {
                 break;
             }
-            if values > 0 {
-                residents.values.sweep(values, &is_done);
-            }
+            residents.values.sweep(values, &is_done);
             let Some(page) = residents.next(&mut hand).and_then(|no| self.region.page(no)) else {
                 break;
             };

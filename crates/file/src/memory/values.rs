@@ -271,6 +271,10 @@ impl ValueCache {
     /// Moves the hand over slots of about so many bytes of values, a round at most, or until enough have left:
     /// those that nobody has read since it was there. Readers wait while it is in their shard.
     pub fn sweep(&self, bytes: u64, is_done: &dyn Fn() -> bool) {
+        if bytes == 0 {
+            // Of a pool without values each page that the hand looks at asks for that: no shard is locked.
+            return;
+        }
         let mut left = bytes;
         for _ in 0..SHARDS {
             let at = self.hand.load(Relaxed);

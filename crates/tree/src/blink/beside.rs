@@ -81,7 +81,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         racing: impl Fn(Racing<'_>) -> Result<T>,
     ) -> Result<T> {
         if self.reading != Reading::LockFree || !Self::LOCK_FREE {
-            return self.read_latched(seek, settled);
+            return Self::read_held(self.latch_at(seek, 0)?, settled);
         }
         let mut turns = Retries::default();
         loop {
@@ -101,20 +101,6 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             }
             turns.again("a search for a leaf")?;
         }
-    }
-
-    #[cold]
-    fn read_latched<T>(
-        &self,
-        seek: Seek<'_, KeyOf<K>>,
-        mut settled: impl FnMut(&FoundNode<'_, K>) -> Result<T>,
-    ) -> Result<T> {
-        let Some((spot, held)) = self.latch_at(seek, 0)? else {
-            unreachable!("every tree has leaves")
-        };
-        let answer = settled(&spot);
-        held.unlock_unchanged();
-        answer
     }
 
     /// Like [`read_version`](Self::read_version), but with the version of a writer that is inside.

@@ -462,17 +462,24 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn read_undisturbed<T>(
         &self,
         seek: Seek<'_, KeyOf<K>>,
-        mut settled: impl FnMut(&FoundNode<'_, K>) -> Result<T>,
+        settled: impl FnMut(&FoundNode<'_, K>) -> Result<T>,
     ) -> Result<T> {
         let _no_merge = self.lock_merges();
-        let Some((spot, held)) = self.walk(seek, 0)? else { unreachable!("every tree has leaves") };
+        Self::read_held(self.walk(seek, 0)?, settled)
+    }
+
+    /// Reads a leaf that was latched, and lets it go.
+    #[cold]
+    pub(super) fn read_held<T>(
+        leaf: Option<Latched<'_, K>>,
+        mut settled: impl FnMut(&FoundNode<'_, K>) -> Result<T>,
+    ) -> Result<T> {
+        let Some((spot, held)) = leaf else { unreachable!("every tree has leaves") };
         let answer = settled(&spot);
         held.unlock_unchanged();
         answer
     }
-}
 
-impl<M: Medium, K: Kind> Blink<M, K> {
     /// The value of a key. The tree's [`Reading`](crate::blink::Reading) decides what it sees of writers that are
     /// under way, and whether it waits for them. On media with epochs it sees writes before they are
     /// durable.

@@ -787,9 +787,9 @@ impl NodeBytes for Slotted {
     }
 
     fn value_bytes<M: Medium>(pool: &Pool<M>, _: Shape, entry: EntryAt<'_>) -> Result<u64> {
-        match entry.parts.value {
-            ValueSize::Inline(bytes) => Ok(bytes as u64),
-            ValueSize::Reference => {
+        match Self::value_inside(entry) {
+            Some(bytes) => Ok(bytes as u64),
+            None => {
                 let bits = entry.view.reference_of(&entry.parts).unwrap_or_default();
                 record::value_bytes(pool, RecordRef::from_bits(bits))
             }
