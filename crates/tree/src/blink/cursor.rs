@@ -439,11 +439,11 @@ impl Cursor {
     ) -> Result<bool> {
         let entry = at.entry(pos);
         if self.keys_only {
-            return K::pair_into(&tree.pool, at.shape(), entry, &mut self.next_key, None);
+            let key = &mut self.next_key;
+            return K::key_into(&tree.pool, at.shape(), entry, key).map(|()| false);
         }
         self.has_value = false;
-        let value = Some(self.value.own());
-        K::pair_into(&tree.pool, at.shape(), entry, &mut self.next_key, value)
+        K::pair_into(&tree.pool, at.shape(), entry, &mut self.next_key, self.value.own())
     }
 
     /// The entry was validated: the cursor is there.

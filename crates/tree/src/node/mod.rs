@@ -128,16 +128,12 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
     ) -> Result<OwnedKeyOf<Self>>;
 
     /// The key of an entry, into one whose memory is used again.
-    #[inline(always)]
     fn key_into<M: Medium>(
         pool: &Pool<M>,
         shape: Shape,
         entry: Self::Entry<'_>,
         key: &mut OwnedKeyOf<Self>,
-    ) -> Result<()> {
-        *key = Self::key(pool, shape, entry)?;
-        Ok(())
-    }
+    ) -> Result<()>;
 
     /// The child of an entry of an inner node.
     fn child<M: Medium>(pool: &Pool<M>, entry: Self::Entry<'_>) -> Result<PageNo>;
@@ -677,7 +673,7 @@ pub trait NodeRestructures: NodeReads {
 /// How pairs of byte strings come out of a leaf without memory of their own, and how one gets in whose value was written
 /// before.
 pub trait NodeBytes: NodeReads<Key = [u8], Value = Vec<u8>> + NodeChanges<Input = [u8]> {
-    /// Copies the key of an entry of a leaf and, if it is wanted, the value into lists, which are cleared before. Says
+    /// Copies the key of an entry of a leaf and the value into lists, which are cleared before. Says
     /// whether the value is there: one in extents is left out, and so is one that cannot be read.
     ///
     /// # Errors
@@ -687,7 +683,7 @@ pub trait NodeBytes: NodeReads<Key = [u8], Value = Vec<u8>> + NodeChanges<Input 
         shape: Shape,
         entry: Self::Entry<'_>,
         key: &mut Vec<u8>,
-        value: Option<&mut Vec<u8>>,
+        value: &mut Vec<u8>,
     ) -> Result<bool>;
 
     /// Copies a whole leaf, if pairs lie in their leaf. Says whether it did. The reader validates afterwards.

@@ -108,6 +108,16 @@ impl<L: Layout, P: Probe, K: Keys> NodeReads for (L, P, K) {
     }
 
     #[inline(always)]
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        key: &mut OwnedOf<K>,
+    ) -> Result<()> {
+        <K as KeyOrder>::key_into(pool, shape, slot, key)
+    }
+
+    #[inline(always)]
     fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo> {
         <K as KeyOrder>::child(pool, slot)
     }
@@ -621,13 +631,9 @@ impl<L: Layout, P: Probe> NodeBytes for (L, P, Strings) {
         shape: Shape,
         slot: Slot,
         key: &mut Vec<u8>,
-        value: Option<&mut Vec<u8>>,
+        value: &mut Vec<u8>,
     ) -> Result<bool> {
-        let record = of::<Self>(shape, slot);
-        match value {
-            Some(value) => record::pair_into(pool, record, key, value),
-            None => record::key_into(pool, record, key).map(|()| false),
-        }
+        record::pair_into(pool, of::<Self>(shape, slot), key, value)
     }
 
     fn value_into<'p, M: Medium>(

@@ -47,6 +47,18 @@ pub trait KeyOrder: Send + Sync + Sized + 'static {
     /// The key of a slot.
     fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<OwnedOf<Self>>;
 
+    /// The key of a slot, into one whose memory is used again.
+    #[inline(always)]
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        key: &mut OwnedOf<Self>,
+    ) -> Result<()> {
+        *key = Self::key(pool, shape, slot)?;
+        Ok(())
+    }
+
     /// The child of an inner node's slot.
     fn child<M: Medium>(pool: &Pool<M>, slot: Slot) -> Result<PageNo>;
 

@@ -21,7 +21,7 @@ use crate::node::{
     HIGH_RECORD_WORD, HIGH_WORD, LOW_WORD, Rank, RightBounds, Run, Shape, TreeKey, check_limits,
     damaged, sibling,
 };
-use crate::record::{PendingRecord, child_page, key_of_record, read};
+use crate::record::{PendingRecord, child_page, key_into, key_of_record, read};
 use crate::slots::keys::{
     Inspect, KeyBounds, KeyOrder, KeySplits, SplitBounds, ValueWrites, Values,
 };
@@ -119,11 +119,27 @@ impl KeyOrder for Strings {
     }
 
     fn key<M: Medium>(pool: &Pool<M>, shape: Shape, slot: Slot) -> Result<Vec<u8>> {
+        let mut key = Vec::new();
+        Self::key_into(pool, shape, slot, &mut key).map(|()| key)
+    }
+
+    fn key_into<M: Medium>(
+        pool: &Pool<M>,
+        shape: Shape,
+        slot: Slot,
+        key: &mut Vec<u8>,
+    ) -> Result<()> {
         let record = match shape.level {
             0 => Some(record_of(slot)),
             _ => separator_of(pool, slot)?,
         };
-        record.map_or(Ok(Vec::new()), |r| key_of_record(pool, r))
+        match record {
+            Some(record) => key_into(pool, record, key),
+            None => {
+                key.clear();
+                Ok(())
+            }
+        }
     }
 
     #[inline]

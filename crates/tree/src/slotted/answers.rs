@@ -78,9 +78,9 @@ impl NodeReads for Slotted {
     }
 
     #[inline]
-    fn key<M: Medium>(pool: &Pool<M>, _: Shape, entry: EntryAt<'_>) -> Result<Vec<u8>> {
+    fn key<M: Medium>(pool: &Pool<M>, shape: Shape, entry: EntryAt<'_>) -> Result<Vec<u8>> {
         let mut key = Vec::new();
-        key_into(pool, entry, &mut key).map(|()| key)
+        Self::key_into(pool, shape, entry, &mut key).map(|()| key)
     }
 
     #[inline]
@@ -90,7 +90,10 @@ impl NodeReads for Slotted {
         entry: EntryAt<'_>,
         key: &mut Vec<u8>,
     ) -> Result<()> {
-        key_into(pool, entry, key)
+        if let Some(place) = entry.view.key_into(entry.pos, key)? {
+            *key = whole(pool, place)?;
+        }
+        Ok(())
     }
 
     #[inline(always)]
@@ -737,16 +740,15 @@ impl NodeBytes for Slotted {
     #[inline(always)]
     fn pair_into<M: Medium>(
         pool: &Pool<M>,
-        _: Shape,
+        shape: Shape,
         entry: EntryAt<'_>,
         key: &mut Vec<u8>,
-        value: Option<&mut Vec<u8>>,
+        value: &mut Vec<u8>,
     ) -> Result<bool> {
-        let Some(value) = value else { return key_into(pool, entry, key).map(|()| false) };
         if let Some(bits) = entry.view.reference_of(&entry.parts) {
-            return pair_of_record(pool, entry, RecordRef::from_bits(bits), key, value);
+            return pair_of_record(pool, (shape, entry), RecordRef::from_bits(bits), key, value);
         }
-        key_into(pool, entry, key)?;
+        Self::key_into(pool, shape, entry, key)?;
         value.clear();
         entry.view.value_onto(&entry.parts, value)?;
         Ok(true)
@@ -801,20 +803,11 @@ impl NodeBytes for Slotted {
     }
 }
 
-/// Copies the key of an entry.
-#[inline]
-fn key_into<M: Medium>(pool: &Pool<M>, entry: EntryAt<'_>, key: &mut Vec<u8>) -> Result<()> {
-    if let Some(place) = entry.view.key_into(entry.pos, key)? {
-        *key = whole(pool, place)?;
-    }
-    Ok(())
-}
-
 /// The pair of an entry that names a record.
 #[cold]
 fn pair_of_record<M: Medium>(
     pool: &Pool<M>,
-    entry: EntryAt<'_>,
+    (shape, entry): (Shape, EntryAt<'_>),
     record: RecordRef,
     key: &mut Vec<u8>,
     value: &mut Vec<u8>,
@@ -822,6 +815,6 @@ fn pair_of_record<M: Medium>(
     if entry.parts.cut {
         return record::pair_into(pool, record, key, value);
     }
-    key_into(pool, entry, key)?;
+    Slotted::key_into(pool, shape, entry, key)?;
     record::if_readable(record::value_in_memory(pool, record, value))
 }
