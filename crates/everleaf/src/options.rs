@@ -418,7 +418,7 @@ impl Options {
             compression: self.compression,
             memory_bytes: self.memory.unwrap_or_else(crate::memory::default_bytes),
             evicts_small: self.evicts_small,
-            stays: everleaf_pool::stays,
+            stay: everleaf_pool::stay,
             frame_stays: everleaf_pool::frame_stays,
             ..FileOptions::default()
         })

@@ -10,7 +10,7 @@ use std::time::Duration;
 use everleaf_pmem::epoch::Epochs;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::life::Life;
-use everleaf_pmem::page::{Page, PageNo};
+use everleaf_pmem::page::{Page, PageNo, Stay};
 use everleaf_pmem::region::Region;
 use everleaf_pmem::sync::lock_plain as lock;
 
@@ -176,7 +176,7 @@ pub(crate) struct Inner {
     /// What of a page's bytes its image needs.
     pub gap: fn(&[u8]) -> PageUse,
     /// Which pages never leave memory.
-    pub stays: fn(Page<'_>) -> bool,
+    pub stay: fn(Page<'_>) -> Stay,
     pub journal_bound: u64,
     pub bounds: WriteBounds,
     pub spills: Spills,

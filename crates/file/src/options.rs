@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use everleaf_pmem::page::Page;
+use everleaf_pmem::page::{Page, Stay};
 
 /// What of a page's bytes its image on disk has to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,8 +78,8 @@ pub struct FileOptions {
     /// Whether pages that are no whole pages of the system leave memory, too, although that gives nothing
     /// back. For tests, which have small pages.
     pub evicts_small: bool,
-    /// Which pages stay in memory, because somebody above relies on it. The page may be changing.
-    pub stays: fn(Page<'_>) -> bool,
+    /// How soon a page that nobody uses leaves memory. The page may be changing.
+    pub stay: fn(Page<'_>) -> Stay,
     /// Whether the frame of a page that has left memory, or its [mark](Page::mark) of the layer above, has to stay. Asked
     /// under the page's latch.
     pub frame_stays: fn(Page<'_>) -> bool,
@@ -127,7 +127,7 @@ impl Default for FileOptions {
             gap: |_| PageUse::But(0..0),
             memory_bytes: u64::MAX,
             evicts_small: false,
-            stays: |_| true,
+            stay: |_| Stay::Always,
             frame_stays: |_| true,
         }
     }

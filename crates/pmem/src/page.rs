@@ -378,6 +378,24 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
+/// How soon a page that nobody uses leaves memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// Never: somebody above relies on it.
+    Always,
+    /// Within two rounds of the hand of the clock.
+    Rounds,
+    /// Later than others, since few such pages lead to many of those: the hand looks at it in one of
+    /// [so many](Stay::LONG) rounds only.
+    Long,
+}
+
+impl Stay {
+    /// Of so many rounds one looks at pages that stay long. A page is missed for its leaves' sake each time that a round
+    /// goes by without anybody who is on his way through it.
+    pub const LONG: u32 = 8;
+}
+
 /// Bytes of the largest page that there can be.
 pub const LARGEST_PAGE: usize = WHOLE_MAX as usize;
 /// The most slots that a page with a power of two of them can have, and the fewest.

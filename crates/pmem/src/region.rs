@@ -1,12 +1,12 @@
 //! Memory for pages and frames: anonymous, as large as the pool may become and touched on demand;
 //! or, for the pages, a file's own.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_long, c_void};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
@@ -173,18 +173,19 @@ impl Region {
     pub fn make_huge(&self, part: RegionPart, stretch: usize) {
         self.mapping(part).make_huge(stretch);
     }
-    /// Gives the memory of `n` pages from `first` on back to the system: their words are zero. Their frames
-    /// stay. The caller holds their latches, and nobody else finds the pages ready; or nobody has touched
+    /// Gives the memory of some runs of pages back to the system, by one call where it has one: their words are zero.
+    /// Their frames stay. The caller holds their latches, and nobody else finds the pages ready; or nobody has touched
     /// them yet.
     ///
     /// # Panics
     /// If they do not end in the region. In debug builds, if they are a file's.
-    pub fn give_back(&self, first: PageNo, n: u32) {
-        let bytes = self.geometry().page_bytes();
+    pub fn give_back(&self, runs: impl Iterator<Item = Range<PageNo>>) {
         debug_assert!(self.maps.pages.lead == 0, "the memory is a file's");
-        let end = first.checked_add(n).filter(|end| *end <= self.limit());
-        let end = end.expect("pages of the region") as usize;
-        self.maps.pages.forget(first as usize * bytes..end * bytes);
+        let bytes = self.geometry().page_bytes();
+        self.maps.pages.forget(runs.map(|run| {
+            assert!(run.end <= self.limit(), "pages of the region");
+            run.start as usize * bytes..run.end as usize * bytes
+        }));
     }
     /// The pages whose frames are in a piece of [`SYSTEM_PAGE_BYTES`] of them, the pieces numbered from 0. Only for
     /// frames of which a piece has a whole number, as it has of those of whole pages.
@@ -211,11 +212,9 @@ impl Region {
     ///
     /// # Panics
     /// If they do not end in the region.
-    pub fn give_frames_back(&self, pieces: Range<usize>) {
-        if !pieces.is_empty() {
-            let bytes = |piece: usize| piece * SYSTEM_PAGE_BYTES;
-            self.maps.frames.forget(bytes(pieces.start)..bytes(pieces.end));
-        }
+    pub fn give_frames_back(&self, pieces: impl Iterator<Item = usize>) {
+        let range = |piece: usize| piece * SYSTEM_PAGE_BYTES..(piece + 1) * SYSTEM_PAGE_BYTES;
+        self.maps.frames.forget(pieces.map(range));
     }
     /// The page of that number.
     #[inline(always)]
@@ -280,6 +279,33 @@ unsafe extern "C" {
     fn advise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
 }
 const MADV_COLLAPSE: c_int = 25;
+const MADV_DONTNEED: c_int = 4;
+
+// The same, of which neither rustix nor the system's library has a call for memory of one's own.
+unsafe extern "C" {
+    fn syscall(number: c_long, ...) -> c_long;
+}
+/// `process_madvise`: one number on all processors.
+const PROCESS_MADVISE: c_long = 440;
+/// `PIDFD_SELF`: in a process that was forked it is that one, as a descriptor would not be.
+const THIS_PROCESS: c_long = -10_000;
+
+/// Ranges that are given back by one call, at most.
+const AT_ONCE: usize = 64;
+
+/// A `struct iovec`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Part {
+    start: *mut c_void,
+    bytes: usize,
+}
+
+/// Whether the system gives back just this: one of longer pages gives back more.
+fn is_given_back_whole(range: &Range<usize>) -> bool {
+    let unit = if cfg!(miri) { SYSTEM_PAGE_BYTES } else { rustix::param::page_size() };
+    [range.start, range.end].iter().all(|at| at.is_multiple_of(unit))
+}
 
 impl Mapping {
     fn new(bytes: usize) -> Result<Self> {
@@ -396,12 +422,55 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.base.sub(self.lead).cast(), n) }
     }
 
-    fn forget(&self, range: Range<usize>) {
-        assert!(range.end <= self.bytes, "memory of somebody else");
-        // A system of longer pages gives more than that back.
-        let unit = if cfg!(miri) { SYSTEM_PAGE_BYTES } else { rustix::param::page_size() };
-        let is_whole = [range.start, range.end].iter().all(|at| at % unit == 0);
-        let given_back = if cfg!(miri) || !is_whole {
+    /// Gives what backs some ranges back to the system, so that they read as zero.
+    fn forget(&self, ranges: impl Iterator<Item = Range<usize>>) {
+        let (mut some, mut n) = ([const { 0..0 }; AT_ONCE], 0);
+        for range in ranges {
+            assert!(range.end <= self.bytes, "memory of somebody else");
+            if n == AT_ONCE {
+                self.forget_some(&some);
+                n = 0;
+            }
+            some[n] = range;
+            n += 1;
+        }
+        self.forget_some(&some[..n]);
+    }
+
+    /// Gives a few of them back.
+    fn forget_some(&self, ranges: &[Range<usize>]) {
+        if ranges.len() < 2 || !self.forget_at_once(ranges) {
+            ranges.iter().cloned().for_each(|range| self.forget_one(range));
+        }
+    }
+
+    /// Gives some ranges back by one call, if the system has it, which Linux has from 6.14 on: a call, and the flush of
+    /// the processor's table of addresses that it ends with, take longer than to give a page back.
+    fn forget_at_once(&self, ranges: &[Range<usize>]) -> bool {
+        static LACKS: AtomicBool = AtomicBool::new(false);
+        if cfg!(miri) || LACKS.load(Ordering::Relaxed) || !ranges.iter().all(is_given_back_whole) {
+            return false;
+        }
+        let mut parts = [Part { start: ptr::null_mut(), bytes: 0 }; AT_ONCE];
+        for (part, range) in parts.iter_mut().zip(ranges) {
+            *part = Part { start: self.base.wrapping_add(range.start).cast(), bytes: range.len() };
+        }
+        let n = ranges.len().min(AT_ONCE);
+        // SAFETY: as in `forget_one` for each of the first n parts, which the caller has compared with the mapping; the call
+        // reads the parts, and changes nothing else of this process.
+        let done = unsafe {
+            syscall(PROCESS_MADVISE, THIS_PROCESS, parts.as_ptr(), n, MADV_DONTNEED, 0_usize)
+        };
+        let all: usize = ranges.iter().map(Range::len).sum();
+        if done < 0 {
+            // Nobody else has a reason to fail: who does without has lost nothing but time.
+            LACKS.store(true, Ordering::Relaxed);
+        }
+        usize::try_from(done).is_ok_and(|done| done == all)
+    }
+
+    fn forget_one(&self, range: Range<usize>) {
+        let given_back = if cfg!(miri) || !is_given_back_whole(&range) {
             Err(Errno::NOSYS)
         } else {
             // SAFETY: the range lies in the mapping, which is private and anonymous and reached through
@@ -443,6 +512,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+    use crate::door::put;
 
     #[test]
     fn what_no_address_space_has_is_an_error_and_no_shorter_mapping() {
@@ -495,13 +565,33 @@ mod tests {
         assert_eq!(page(5).mark(1).load(Ordering::Relaxed), 7);
         assert!(region.take_frames(0, |_| true) && region.take_frames(1, |_| true));
         assert!((0..100).all(|no| page(no).latch().try_lock().is_none()), "all are taken");
-        region.give_frames_back(0..1);
+        region.give_frames_back(std::iter::once(0));
         assert!((0..64).all(|no| page(no).latch().try_lock().is_some()));
         assert_eq!([5, 70].map(|no| page(no).mark(1).load(Ordering::Relaxed)), [0, 7]);
-        region.give_frames_back(1..2);
+        region.give_frames_back(std::iter::once(1));
         let mut held = page(5).latch().lock();
         held.set_ready();
         assert!(held.before().stamp() > before.stamp(), "as it was taken, changed, and left");
+    }
+
+    #[test]
+    fn pages_that_are_given_back_are_zero_and_their_neighbours_stay() {
+        let g = Geometry::whole(4096).expect("a power of two");
+        let region = Region::sparse(g, 4 * AT_ONCE as PageNo).expect("address space");
+        let word = |no| region.page(no).expect("there").word(g.page_words() - 1);
+        let fill = || (0..region.limit()).for_each(|no| put(word(no), u64::from(no) + 1));
+        // None, one, as many as one call takes, more than that; each second page, and runs of two with a gap.
+        for (n, run) in [(0, 1), (1, 1), (AT_ONCE, 1), (AT_ONCE + 1, 1), (2 * AT_ONCE, 1), (40, 2)]
+        {
+            fill();
+            let runs = (0..n as PageNo).map(|i| i * (run + 1)..i * (run + 1) + run);
+            region.give_back(runs.clone());
+            for no in 0..region.limit() {
+                let is_gone = runs.clone().any(|run| run.contains(&no));
+                let left = if is_gone { 0 } else { u64::from(no) + 1 };
+                assert_eq!(word(no).load(), left, "page {no}, {n} runs of {run}");
+            }
+        }
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub use incoming::LargeWriter;
 pub use look::{PageDamage, PoolLook};
 pub use map::{PageRun, note_free};
 pub use pair::{Lens, MAX_KEY_BYTES, MAX_VALUE_BYTES, pair_header};
-pub use pool::{CATALOG_ANCHOR, PageCounts, Pool, Stop, frame_stays, retry, stays};
+pub use pool::{CATALOG_ANCHOR, PageCounts, Pool, Stop, frame_stays, retry, stay};
 pub use promise::{PairWants, Promise};
 pub use reclaim::Leaks;
 pub use record::{RecordRef, RecordView};

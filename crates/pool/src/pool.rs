@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_pmem::{
-    Error, Geometry, LatchGuard, Medium, Page, PageNo, Redo, Result, Retries, Seen, fallible,
+    Error, Geometry, LatchGuard, Medium, Page, PageNo, Redo, Result, Retries, Seen, Stay, fallible,
 };
 
 use crate::anchor;
@@ -11,7 +11,7 @@ use crate::arena::{ARENA_MARK, ArenaState, Arenas, arena_state};
 use crate::change::fence;
 use crate::class::Classes;
 use crate::hooks::Hooks;
-use crate::kind::{self, ANCHOR, FREE, KIND_WORD, NODE, RECORD, kind_of};
+use crate::kind::{self, ANCHOR, FREE, KIND_WORD, NODE, RECORD, kind_of, level_of};
 use crate::map::{self, Role};
 use crate::order;
 use crate::pins::Pins;
@@ -24,11 +24,16 @@ pub const CATALOG_ANCHOR: PageNo = 1;
 const LIFE_MARK: usize = 6;
 const _: () = assert!(LIFE_MARK != ARENA_MARK, "each mark of a frame has one use");
 
-/// Whether a page stays in memory once it is there, in a pool whose trees read nodes and anchors by their
-/// versions: the map is read without, and takes a byte for each page. The page may be changing; that of a
-/// kind that can leave keeps it until it is free. See the file medium's option of that name.
-pub fn stays(page: Page<'_>) -> bool {
-    !matches!(kind_of(page.head(KIND_WORD).load()), FREE | NODE | RECORD | ANCHOR)
+/// How soon a page leaves memory, in a pool whose trees read nodes and anchors by their versions: the map is read without,
+/// and takes a byte for each page, so it stays. Inner nodes stay long. The page may be changing; that of a kind that can
+/// leave keeps it until it is free. See the file medium's option of that name.
+pub fn stay(page: Page<'_>) -> Stay {
+    let word = page.head(KIND_WORD).load();
+    match kind_of(word) {
+        NODE if level_of(word) > 0 => Stay::Long,
+        FREE | NODE | RECORD | ANCHOR => Stay::Rounds,
+        _ => Stay::Always,
+    }
 }
 
 /// Whether the frame of a page that is absent stays, because a thread fills the page with records. What else a frame of

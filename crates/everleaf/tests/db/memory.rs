@@ -172,6 +172,39 @@ fn what_is_used_stays_in_memory() {
 }
 
 /// One random operation on a tree and on a model of it.
+#[test]
+fn who_reads_a_leaf_that_is_not_in_memory_finds_the_nodes_above_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("p.ever");
+    let db = Options::new().open(&path).expect("new");
+    let tree = db.tree("t").expect("new");
+    // Each digit eight times: what tells neighbours apart is long, so that a hundred leaves have an inner node.
+    let key = |i: u64| format!("{i:08}").chars().flat_map(|digit| [digit; 8]).collect::<String>();
+    const PAIRS: u64 = 300_000;
+    let mut batch = db.batch();
+    for i in 0..PAIRS {
+        batch.put(&tree, key(i), [7; 100]).expect("room");
+    }
+    batch.commit().expect("space");
+    drop(tree);
+    db.close().expect("no fault");
+    let db = Options::new().memory(2 * MEMORY).background(false).open(&path).expect("sound");
+    let tree = db.tree("t").expect("there");
+    let mut rng = Rng(seed_or(1));
+    let mut get = |n| {
+        let before = db.stats().expect("sound").memory.misses;
+        for _ in 0..n {
+            assert!(tree.contains(key(rng.below(PAIRS))).expect("sound"));
+        }
+        db.stats().expect("sound").memory.misses - before
+    };
+    get(10_000);
+    let misses = get(20_000);
+    println!("{misses} pages for 20,000 gets, {:?}", db.stats().expect("sound").memory);
+    assert!(misses > 18_000, "nearly all leaves are on the disk: {misses} pages");
+    assert!(misses < 22_000, "inner nodes are read again and again: {misses} pages");
+}
+
 fn step(rng: &mut Rng, tree: &Tree, model: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
     let key = key(rng.below(40_000)).to_vec();
     match rng.below(10) {

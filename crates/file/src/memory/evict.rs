@@ -11,17 +11,19 @@
 //! when there are too many. Who only reads never waits. A page stays as long as the layer above says so.
 //! [Frames](super::frames) follow their pages, and [leaves](super::leaves) of the page table go, too.
 
+use std::ops::Range;
 use std::sync::TryLockError;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::latch::LatchGuard;
-use everleaf_pmem::page::{Page, PageNo};
+use everleaf_pmem::page::{Page, PageNo, Stay};
 use everleaf_pmem::shared::SharedPair;
 
 use crate::epochs::barrier::POISONED;
 use crate::epochs::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::inner::Inner;
+use crate::memory::residents::Hand;
 use crate::memory::values::memory_of;
 
 /// Pages that the hand looks at in one go, at most, so that who fetches a page does not wait long.
@@ -32,8 +34,8 @@ const MOST_LOOKS: u64 = 2048;
 const GOES: u64 = 16;
 /// Rounds over all pages, at most, where somebody has the time.
 const ROUNDS: usize = 8;
-/// Neighbours that are given back by one call, at most.
-const RUN: usize = 16;
+/// Pages that are given back by one call, at most.
+const AT_ONCE: usize = 32;
 /// When the hand moves, it makes room for so many pages.
 const SLACK_PAGES: u64 = 64;
 
@@ -57,25 +59,30 @@ impl Drop for KeptPages<'_> {
     }
 }
 
-/// Neighbours that are about to leave, latched.
+/// Pages that are about to leave, latched.
 struct Leaving<'m> {
-    first: PageNo,
-    held: [Option<LatchGuard<'m>>; RUN],
+    held: [Option<(PageNo, LatchGuard<'m>)>; AT_ONCE],
     n: usize,
 }
 
 impl<'m> Leaving<'m> {
-    fn takes(&self, no: PageNo) -> bool {
-        self.n == 0 || self.n < RUN && u64::from(no) == u64::from(self.first) + self.n as u64
+    fn push(&mut self, no: PageNo, held: LatchGuard<'m>) {
+        self.held[self.n] = Some((no, held));
+        self.n += 1;
     }
 
-    fn push(&mut self, no: PageNo, held: LatchGuard<'m>) {
-        debug_assert!(self.takes(no));
-        if self.n == 0 {
-            self.first = no;
-        }
-        self.held[self.n] = Some(held);
-        self.n += 1;
+    /// Neighbours, a run after the other.
+    fn runs(&self) -> impl Iterator<Item = Range<PageNo>> {
+        let numbers = self.held[..self.n].iter().flatten().map(|(no, _)| *no);
+        let mut numbers = numbers.peekable();
+        std::iter::from_fn(move || {
+            let first = numbers.next()?;
+            let mut end = first + 1;
+            while numbers.next_if_eq(&end).is_some() {
+                end += 1;
+            }
+            Some(first..end)
+        })
     }
 }
 
@@ -104,7 +111,7 @@ impl Inner {
         if !residents.is_tight(slack / 2) || residents.keepers.load(SeqCst) != 0 {
             return;
         }
-        residents.give_ahead(|first, n| self.region.give_back(first, n));
+        residents.give_ahead(|run| self.region.give_back(std::iter::once(run)));
         // An image that was written before a failed sync may be gone.
         let is_poisoned = self.barrier.load(SeqCst) & POISONED != 0;
         self.evict_frames(is_poisoned);
@@ -117,10 +124,11 @@ impl Inner {
             // Somebody does it.
             Err(TryLockError::WouldBlock) => return,
         };
-        let mut leaving = Leaving { first: 0, held: [const { None }; RUN], n: 0 };
+        let mut leaving = Leaving { held: [const { None }; AT_ONCE], n: 0 };
         let (looks, values) = self.go();
-        let is_done = || !residents.is_tight(slack) || residents.keepers.load(SeqCst) != 0;
         for _ in 0..looks {
+            let wanted = slack.saturating_sub(leaving.n as u64 * residents.page_bytes);
+            let is_done = || !residents.is_tight(wanted) || residents.keepers.load(SeqCst) != 0;
             if is_done() {
                 break;
             }
@@ -129,11 +137,12 @@ impl Inner {
                 break;
             };
             let stays = is_poisoned && page.mark(LAST_MARK).load(Acquire) != 0;
-            let Some(held) = (if stays { None } else { self.try_evict(page) }) else { continue };
-            if !leaving.takes(page.no()) {
+            let held = if stays { None } else { self.try_evict(page, &hand) };
+            let Some(held) = held else { continue };
+            leaving.push(page.no(), held);
+            if leaving.n == AT_ONCE {
                 self.give_back(&mut leaving);
             }
-            leaving.push(page.no(), held);
         }
         self.give_back(&mut leaving);
     }
@@ -184,11 +193,15 @@ impl Inner {
     }
 
     /// Latches a page that nobody has used of late, and that can leave.
-    fn try_evict<'m>(&self, page: Page<'m>) -> Option<LatchGuard<'m>> {
+    fn try_evict<'m>(&self, page: Page<'m>, hand: &Hand) -> Option<LatchGuard<'m>> {
+        let marks = [DIRTY_MARK, COPIED_MARK];
         let stays = || {
-            page.mark(DIRTY_MARK).load(Acquire) != 0
-                || page.mark(COPIED_MARK).load(Acquire) != 0
-                || (self.stays)(page)
+            marks.iter().any(|mark| page.mark(*mark).load(Acquire) != 0)
+                || match (self.stay)(page) {
+                    Stay::Always => true,
+                    Stay::Rounds => false,
+                    Stay::Long => !hand.looks_at(page.no(), Stay::LONG),
+                }
         };
         if stays() {
             return None;
@@ -208,8 +221,8 @@ impl Inner {
 
     fn give_back(&self, leaving: &mut Leaving<'_>) {
         if leaving.n > 0 {
-            self.region.give_back(leaving.first, leaving.n as u32);
-            self.residents.forget(leaving.first, leaving.n);
+            self.region.give_back(leaving.runs());
+            self.residents.forget(leaving.runs());
             leaving.held[..leaving.n].iter_mut().for_each(|held| drop(held.take()));
             leaving.n = 0;
         }

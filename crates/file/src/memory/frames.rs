@@ -17,8 +17,8 @@ use crate::inner::Inner;
 const FRAMES_PART: u64 = 16;
 /// Pieces that are looked at in one go, at most: some for each page that leaves.
 const LOOKS: u64 = 256;
-/// Pieces that are given back by one call, at most.
-const RUN: usize = 32;
+/// Pieces that are given back by one call, and in one go, at most.
+const AT_ONCE: usize = 32;
 
 impl Inner {
     /// Gives frames back of whose pages none is in memory, if frames take more than their part of memory. Never waits.
@@ -34,18 +34,18 @@ impl Inner {
             Err(TryLockError::Poisoned(hand)) => hand.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        let mut taken = 0..0;
+        let (mut taken, mut n) = ([0; AT_ONCE], 0);
         for _ in 0..LOOKS.min(frames.pieces.load(Relaxed)) {
             let Some(piece) = residents.next_piece(&mut hand).filter(|_| !are_few()) else { break };
-            let piece = piece.filter(|piece| self.take_frames(*piece));
-            if piece != Some(taken.end) || taken.len() == RUN {
-                // Who wants one of their pages waits.
-                self.region.give_frames_back(taken);
-                taken = piece.map_or(0..0, |piece| piece..piece);
+            let Some(piece) = piece.filter(|piece| self.take_frames(*piece)) else { continue };
+            taken[n] = piece;
+            n += 1;
+            if n == AT_ONCE {
+                break;
             }
-            taken.end += usize::from(piece.is_some());
         }
-        self.region.give_frames_back(taken);
+        // Who wants one of their pages waits.
+        self.region.give_frames_back(taken[..n].iter().copied());
     }
 
     /// Latches all pages of a piece of frames that can go, and counts it as gone.

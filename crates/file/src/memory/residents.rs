@@ -141,6 +141,21 @@ struct ResidentSets {
     frames: Bits,
 }
 
+/// Where the hand is that goes over pages, and how often it has begun anew.
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    at: usize,
+    round: u32,
+}
+
+impl Hand {
+    /// Whether a page that the hand has come to, and that it looks at once in so many rounds, is looked at in this one:
+    /// not all of them in the same.
+    pub fn looks_at(&self, no: PageNo, rounds: u32) -> bool {
+        (self.round.wrapping_add(no)).is_multiple_of(rounds)
+    }
+}
+
 /// The pages in memory, and how many there may be.
 #[derive(Debug)]
 pub(crate) struct Residents {
@@ -156,8 +171,7 @@ pub(crate) struct Residents {
     /// Bytes of the page table, and of the counts of pairs.
     pub table: AtomicU64,
     pub counts: AtomicU64,
-    /// Where the hand is.
-    pub hand: Mutex<usize>,
+    pub hand: Mutex<Hand>,
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub evictions: AtomicU64,
@@ -279,7 +293,7 @@ impl Residents {
     }
 
     /// Gives memory that was made ready ahead back by `give`, a run of pages after the other.
-    pub fn give_ahead(&self, mut give: impl FnMut(PageNo, u32)) {
+    pub fn give_ahead(&self, mut give: impl FnMut(Range<PageNo>)) {
         let mut from = 0;
         while self.ahead.load(Relaxed) > 0 {
             // Who wants to use one of them waits until it is gone.
@@ -289,20 +303,21 @@ impl Residents {
             while n < MOST_GIVEN && known.ahead.remove(first + n) {
                 n += 1;
             }
-            give(first as PageNo, n as u32);
+            give(first as PageNo..(first + n) as PageNo);
             self.ahead.fetch_sub(n as u64, Relaxed);
             from = first + n;
         }
     }
 
-    /// Some pages in a row are in memory no more.
-    pub fn forget(&self, first: PageNo, n: usize) {
-        let mut known = lock(&self.known);
-        for no in first as usize..first as usize + n {
-            known.pages.remove(no);
+    /// Some runs of pages are in memory no more.
+    pub fn forget(&self, runs: impl Iterator<Item = Range<PageNo>>) {
+        let (mut known, mut n) = (lock(&self.known), 0);
+        for no in runs.flatten() {
+            known.pages.remove(no as usize);
+            n += 1;
         }
-        self.pages.fetch_sub(n as u64, Relaxed);
-        self.evictions.fetch_add(n as u64, Relaxed);
+        self.pages.fetch_sub(n, Relaxed);
+        self.evictions.fetch_add(n, Relaxed);
     }
 
     /// The next piece of frames in memory that the hand comes to; within, if none of its pages is in memory.
@@ -323,10 +338,13 @@ impl Residents {
     }
 
     /// The next page in memory that the hand comes to.
-    pub fn next(&self, hand: &mut usize) -> Option<PageNo> {
+    pub fn next(&self, hand: &mut Hand) -> Option<PageNo> {
         let known = lock(&self.known);
-        let no = known.pages.next(*hand).or_else(|| known.pages.next(0))?;
-        *hand = no + 1;
+        let no = known.pages.next(hand.at).or_else(|| {
+            hand.round = hand.round.wrapping_add(1);
+            known.pages.next(0)
+        })?;
+        hand.at = no + 1;
         Some(no as PageNo)
     }
 }
@@ -358,6 +376,25 @@ mod tests {
     }
 
     #[test]
+    fn the_hand_looks_at_each_page_once_in_so_many_rounds() {
+        let residents = Residents::new(
+            Geometry::from_slots(252).expect("valid"),
+            &FileOptions { memory_bytes: 1 << 30, ..FileOptions::default() },
+        );
+        let pages = [7, 8, 1000, 100_000];
+        assert_eq!(residents.next(&mut Hand::default()), None);
+        pages.iter().for_each(|no| residents.note(*no).expect("memory"));
+        let mut hand = Hand { at: 9, round: u32::MAX - 1 };
+        let mut looks = [0; 4];
+        for _ in 0..3 * 8 * pages.len() {
+            let no = residents.next(&mut hand).expect("pages are there");
+            let i = pages.iter().position(|page| *page == no).expect("one of them");
+            looks[i] += u32::from(hand.looks_at(no, 8));
+        }
+        assert_eq!(looks, [3; 4]);
+    }
+
+    #[test]
     fn memory_ahead_counts_until_it_is_used_or_given_back() {
         let options = FileOptions { memory_bytes: 1 << 30, ..FileOptions::default() };
         let g = Geometry::from_slots(252).expect("valid");
@@ -372,8 +409,8 @@ mod tests {
         residents.note(1007).expect("memory");
         assert_eq!(pages(&residents), (2, 8));
         let mut given = vec![];
-        residents.give_ahead(|first, n| given.push((first, n)));
-        assert_eq!(given, [(1000, 3), (1004, 3), (1008, 2)]);
+        residents.give_ahead(|run| given.push(run));
+        assert_eq!(given, [1000..1003, 1004..1007, 1008..1010]);
         assert_eq!(pages(&residents), (2, 0));
     }
 }

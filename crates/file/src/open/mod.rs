@@ -146,7 +146,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         spare_extents: options.spare_extents,
         reserve: Box::new(Reserve::new(options.reserve_from)),
         gap: options.gap,
-        stays: options.stays,
+        stay: options.stay,
         journal_bound: options.journal_bytes,
         bounds: WriteBounds::new(threaded, options, &residents)?,
         residents,

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use everleaf_file::FileOptions;
 use everleaf_file::io::SimIo;
-use everleaf_pmem::{Aside, Error, Medium, PageNo, Result, Seen};
+use everleaf_pmem::{Aside, Error, Medium, PageNo, Result, Seen, Stay};
 
 use crate::toy::{Toy, WORDS, options, path};
 
@@ -66,7 +66,7 @@ fn frames_go_with_their_pages_unless_somebody_keeps_them() {
         max_pages: 256,
         memory_bytes: 1,
         evicts_small: true,
-        stays: |_| false,
+        stay: |_| Stay::Rounds,
         frame_stays: |page| page.mark(KEPT).load(SeqCst) != 0,
         ..options()
     };

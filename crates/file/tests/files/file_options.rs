@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everleaf_file::io::SimIo;
 use everleaf_file::{Compression, File, FileOptions};
-use everleaf_pmem::Error;
+use everleaf_pmem::{Error, Stay};
 
 use crate::toy::{Toy, options, path};
 
@@ -28,7 +28,7 @@ const SETTINGS: &[Setting] = &[
     ("max_pages MAX", |o| o.max_pages = u32::MAX),
     ("memory_bytes 0", |o| {
         (o.memory_bytes, o.evicts_small) = (0, true);
-        o.stays = |_| false;
+        o.stay = |_| Stay::Rounds;
     }),
     ("memory_bytes MAX - 1", |o| (o.memory_bytes, o.evicts_small) = (u64::MAX - 1, true)),
     ("compression", |o| o.compression = Compression::Lz4),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use everleaf_file::io::{Io, SimIo};
 use everleaf_file::{File, FileOp, FileOptions};
-use everleaf_pmem::{Change, Error, FEW_CHANGES, LatchGuard, Medium, Page, PageNo, Result};
+use everleaf_pmem::{Change, Error, FEW_CHANGES, LatchGuard, Medium, Page, PageNo, Result, Stay};
 
 pub const SET: u8 = 1;
 
@@ -47,7 +47,7 @@ impl Toy {
         let mut options = FileOptions { slots, spill_bytes, ..options() };
         if !seed.is_multiple_of(2) {
             (options.memory_bytes, options.evicts_small) = (1, true);
-            options.stays = |_| false;
+            options.stay = |_| Stay::Rounds;
             options.frame_stays = |_| false;
         }
         Self::open_with(io, &path(), &options)
