@@ -564,8 +564,9 @@ impl Db {
     /// Reads the whole pool and lists each damage that it finds. The list is empty if the pool is sound.
     ///
     /// Other threads may write meanwhile. Unfinished changes are never taken for damage. The time grows
-    /// with the pool. On a file, nodes that are not in memory are read without coming there: a check drives out
-    /// little of what others use, and few bytes of [memory](crate::Options::memory) do not make it slow.
+    /// with the pool; the leaves of a large tree are shared out to as many threads as there are processors. On a file, nodes
+    /// that are not in memory are read without coming there: a check drives out little of what others use, and few bytes of
+    /// [memory](crate::Options::memory) do not make it slow.
     ///
     /// # Errors
     ///

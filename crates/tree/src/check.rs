@@ -10,10 +10,14 @@
 //! believed if the node that holds it is unchanged when the next one's version is known; else the walk
 //! goes on with a search for the key that it has come to. What two nodes say of each other is damage
 //! if both are as they were read.
+//!
+//! The leaves are shared out to threads by their keys: each walks from an entry of the level above to that with which
+//! the next share begins, and counts what lies between the two separators, whatever a leaf holds beside that.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
-use std::mem;
+use std::ops::Range;
+use std::{mem, panic, thread};
 
 use everleaf_pmem::{
     Error, LINE_BYTES, LatchGuard, Medium, Page, PageNo, Result, Retries, Version, fallible,
@@ -31,8 +35,38 @@ const TRIES: u32 = 8;
 /// What memory here is for.
 const CHECK: &str = "a check of a tree";
 
+/// What is wrong with the last node of a level that is not the last one.
+const MORE_ENTRIES: &str = "ends its level, but the level above has more entries";
+
 /// What is tried again while the tree gets another root.
 const ROOT: &str = "reading the root of a tree";
+
+/// How the leaves of a tree are shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// Threads, at most.
+    pub threads: usize,
+    /// Leaves of each, about, at least: to start a thread takes as long as to look at some.
+    pub leaves: usize,
+}
+
+impl Shares {
+    /// Threads of one check, at most: they wait for one disk.
+    const MOST: usize = 32;
+
+    /// As many threads as there are processors, if the leaves are worth it.
+    pub fn of_machine() -> Self {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        Self { threads: threads.min(Self::MOST), leaves: 256 }
+    }
+
+    /// Which of `n` entries of the level above the leaves are whose.
+    fn split(self, n: usize) -> impl Iterator<Item = Range<usize>> {
+        let shares = (n / self.leaves.max(1)).clamp(1, self.threads.max(1));
+        let at = move |share: usize| (n as u64 * share as u64 / shares as u64) as usize;
+        (0..shares).map(move |share| at(share)..at(share + 1))
+    }
+}
 
 /// What a tree holds, and what is wrong with it.
 #[derive(Debug, Clone, Default)]
@@ -148,8 +182,45 @@ pub(crate) struct CheckWalk<'t, M: Medium, K: Kind> {
     met: HashMap<PageNo, Version>,
     /// Nodes that were met again with another version: bounded, or a cycle would never end.
     again: u32,
+    /// Nodes that hold keys of the share before, too, and may be met there.
+    grown: HashSet<PageNo>,
     /// The entries of the node before, whose memory the next one uses again.
     spare: Vec<VisitedEntry<'t, K>>,
+}
+
+/// What a thread has found in its share of the leaves.
+struct Share {
+    report: TreeReport,
+    fill: (usize, usize),
+    met: HashMap<PageNo, Version>,
+    grown: HashSet<PageNo>,
+}
+
+/// Walks some shares of the leaves, each in a thread of its own, and another one `here`. It is one function for all kinds
+/// of trees.
+fn in_threads(
+    here: &mut dyn FnMut() -> Result<()>,
+    ranges: &mut dyn Iterator<Item = Range<usize>>,
+    share: &(dyn Fn(Range<usize>) -> Result<Share> + Sync),
+) -> Result<Vec<Share>> {
+    thread::scope(|scope| {
+        let (mut begun, mut done) = (Vec::new(), Vec::new());
+        for range in ranges {
+            let of_thread = range.clone();
+            let thread = thread::Builder::new().spawn_scoped(scope, move || share(of_thread));
+            fallible::push(&mut begun, (range, thread), CHECK)?;
+        }
+        here()?;
+        for (range, thread) in begun {
+            let found = match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|what| panic::resume_unwind(what)),
+                // The system has no more threads.
+                Err(_) => share(range),
+            };
+            fallible::push(&mut done, found?, CHECK)?;
+        }
+        Ok(done)
+    })
 }
 
 impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
@@ -157,11 +228,9 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         tree: &'t Blink<M, K>,
         owners: &'t [u8],
         glance: Option<&'t Glance<'t, M>>,
+        shares: Shares,
     ) -> Result<TreeReport> {
-        let report = TreeReport { anchor: tree.anchor(), ..TreeReport::default() };
-        let (doubts, met) = (Vec::new(), HashMap::new());
-        let (fill, again, spare) = ((0, 0), 0, Vec::new());
-        let mut walk = CheckWalk { tree, owners, glance, report, fill, doubts, met, again, spare };
+        let mut walk = Self::new(tree, owners, glance);
         if !M::JOURNALED {
             walk.report.log = log::page_of(tree.medium().page(tree.anchor())?);
         }
@@ -170,13 +239,82 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let mut above = Vec::new();
         let entry = ParentEntry { separator: K::Key::lowest(), child: root, way: Way::Root(root) };
         fallible::push(&mut above, entry, CHECK)?;
-        for level in (0..=top).rev() {
-            above = walk.level(level, &above)?;
+        for level in (1..=top).rev() {
+            above = walk.level(level, &above, None, None)?;
         }
+        walk.leaves(&above, shares)?;
         let mut report = walk.report;
         let (used, room) = walk.fill;
         report.fill = if room > 0 { used as f64 / room as f64 } else { 0.0 };
         Ok(report)
+    }
+
+    fn new(tree: &'t Blink<M, K>, owners: &'t [u8], glance: Option<&'t Glance<'t, M>>) -> Self {
+        CheckWalk {
+            tree,
+            owners,
+            glance,
+            report: TreeReport { anchor: tree.anchor(), ..TreeReport::default() },
+            fill: (0, 0),
+            doubts: Vec::new(),
+            met: HashMap::new(),
+            again: 0,
+            grown: HashSet::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Walks the leaves, a thread for each share but the first.
+    fn leaves(&mut self, above: &[ParentEntry<'t, K>], shares: Shares) -> Result<()> {
+        let mut shares = shares.split(above.len());
+        let own = shares.next().unwrap_or_default();
+        if own.len() == above.len() {
+            return self.level(0, above, None, None).map(drop);
+        }
+        let (tree, owners, glances) = (self.tree, self.owners, self.glance.is_some());
+        let share = |range: Range<usize>| {
+            // A glance holds one page, which is one thread's.
+            let glance = glances.then(|| Glance::new(tree.pool())).transpose()?;
+            let mut walk = CheckWalk::new(tree, owners, glance.as_ref());
+            walk.report.nodes_by_level = fallible::filled(0, 1, CHECK)?;
+            let from = above.get(range.start).map(|entry| &entry.separator);
+            walk.level(0, &above[range.clone()], from, above.get(range.end))?;
+            let CheckWalk { report, fill, met, grown, .. } = walk;
+            Ok(Share { report, fill, met, grown })
+        };
+        let mut here = || self.level(0, &above[own.clone()], None, above.get(own.end)).map(drop);
+        let shares = in_threads(&mut here, &mut shares, &share)?;
+        shares.into_iter().try_for_each(|share| self.add(share))
+    }
+
+    /// Adds what was found in the share behind those that have been added.
+    fn add(&mut self, share: Share) -> Result<()> {
+        let Share { mut report, fill, met, grown } = share;
+        let own = &mut self.report;
+        own.entries += report.entries;
+        own.nodes_by_level[0] += report.nodes_by_level[0];
+        own.key_bytes += report.key_bytes;
+        own.value_bytes += report.value_bytes;
+        own.missing_entries += report.missing_entries;
+        self.fill = (self.fill.0 + fill.0, self.fill.1 + fill.1);
+        fallible::append(&mut own.records, &report.records, CHECK)?;
+        fallible::more(&mut own.damages, report.damages.len(), CHECK)?;
+        own.damages.append(&mut report.damages);
+        fallible::more(&mut own.pages, report.pages.len(), CHECK)?;
+        fallible::more_keys(&mut self.met, met.len(), CHECK)?;
+        for no in report.pages {
+            match self.met.get(&no) {
+                None => {
+                    self.met.insert(no, met[&no]);
+                    self.report.pages.push(no);
+                }
+                Some(before) if *before == met[&no] && !grown.contains(&no) => {
+                    self.damage(no, 0, "is reached twice");
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// The root and its level.
@@ -254,11 +392,14 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         }
     }
 
-    /// Walks one level and answers the entries that it has for the one below.
+    /// Walks one level, or its share from the key `from` on and before the entry `stop`, and answers the entries that it
+    /// has for the one below.
     fn level(
         &mut self,
         level: u8,
         above: &[ParentEntry<'t, K>],
+        from: Option<&OwnedKeyOf<K>>,
+        stop: Option<&ParentEntry<'t, K>>,
     ) -> Result<Vec<ParentEntry<'t, K>>> {
         let mut below = Vec::new();
         let first = above.first().map(|entry| (entry.child, entry.way));
@@ -266,8 +407,15 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let mut next = Some(first.unwrap_or((self.tree.root(), Way::Search)));
         // Entries of the level above that have been met; the key that the walk has come to, and
         // whether a node must begin there.
-        let (mut at, mut begin, mut exact) = (0, K::Key::lowest(), true);
+        let begin = from.map(|key| K::Key::own(key.borrow())).transpose()?;
+        let (mut at, mut begin, mut exact) = (0, begin.unwrap_or_else(K::Key::lowest), true);
         while let Some((no, way)) = next {
+            if let Some(stop) = stop.filter(|stop| begin >= stop.separator) {
+                if exact {
+                    self.arrive(no, way, &begin, stop);
+                }
+                break;
+            }
             let (mut node, is_searched) = match self.visit(no, way, level)? {
                 Visit::Node(node) => (node, false),
                 Visit::Moved => match self.search(level, &begin)? {
@@ -294,13 +442,20 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             if !is_grown {
                 self.meet(&node, above, &mut at);
             }
-            self.count(&node, is_grown.then_some(&begin), &mut below)?;
+            if is_grown {
+                fallible::insert(&mut self.grown, no, CHECK)?;
+            }
+            let end = stop.map(|stop| &stop.separator);
+            self.count(&node, is_grown.then_some(&begin), end, &mut below)?;
             self.spare = mem::take(&mut node.entries);
             next = node.next.map(|right| (right, Way::Node(node.at)));
             match node.high {
                 Some(high) => (begin, exact) = (high, true),
                 None => {
                     next = self.remaining(&node.at, above, &mut at);
+                    if let Some(stop) = stop.filter(|_| next.is_none()) {
+                        self.ends_early(&node.at, stop);
+                    }
                     if let Some(entry) = above.get(at).filter(|_| next.is_some()) {
                         (begin, exact) = (K::Key::own(entry.separator.borrow())?, false);
                     }
@@ -308,6 +463,29 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             }
         }
         Ok(below)
+    }
+
+    /// Compares where a share ends with where the next one begins: a node leads to another by its sibling link.
+    fn arrive(
+        &mut self,
+        no: PageNo,
+        way: Way<'t>,
+        begin: &OwnedKeyOf<K>,
+        stop: &ParentEntry<'t, K>,
+    ) {
+        let is_same = *begin == stop.separator && no == stop.child;
+        if !is_same && self.stands(way) && self.stands(stop.way) {
+            let entry = format!("its parent's entry leads to page {}", stop.child);
+            let node = format!("no node begins where page {} should", stop.child);
+            self.damage(no, 0, if *begin == stop.separator { entry } else { node });
+        }
+    }
+
+    /// The last node of a share says that it is the last one of its level.
+    fn ends_early(&mut self, last: &Witness<'t>, stop: &ParentEntry<'t, K>) {
+        if self.stands(stop.way) && last.stands() {
+            self.damage(last.page.no(), 0, MORE_ENTRIES);
+        }
     }
 
     /// Behind the last node of a level: an entry of the level above that nobody has met.
@@ -319,11 +497,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     ) -> Option<(PageNo, Way<'t>)> {
         while let Some(entry) = above.get(*at) {
             if self.stands(entry.way) && last.stands() {
-                self.damage(
-                    last.page.no(),
-                    0,
-                    "ends its level, but the level above has more entries",
-                );
+                self.damage(last.page.no(), 0, MORE_ENTRIES);
                 return Some((entry.child, entry.way));
             }
             *at += 1;
@@ -551,23 +725,29 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         Ok(())
     }
 
-    /// Counts what a node holds, from `begin` on if it is said; the entries of an inner one are added to
-    /// `below`.
+    /// Counts what a node holds, from `begin` on and before `end` if they are said; the entries of an inner one are
+    /// added to `below`.
     fn count(
         &mut self,
         node: &VisitedNode<'t, K>,
         begin: Option<&OwnedKeyOf<K>>,
+        end: Option<&OwnedKeyOf<K>>,
         below: &mut Vec<ParentEntry<'t, K>>,
     ) -> Result<()> {
         fallible::more(&mut self.report.records, 2 + node.entries.len(), CHECK)?;
         let [low, high] = node.bounds;
-        self.report.records.extend(low.filter(|_| begin.is_none()).into_iter().chain(high));
-        let ahead = |key: &OwnedKeyOf<K>| begin.is_none_or(|begin| key >= begin);
+        let low = low.filter(|_| begin.is_none());
+        // A node that goes on in the next share is met there, too.
+        let goes_on = end.is_some_and(|end| node.high.as_ref().is_none_or(|high| high > end));
+        self.report.records.extend(low.into_iter().chain(high.filter(|_| !goes_on)));
+        let counts = |key: &OwnedKeyOf<K>| {
+            begin.is_none_or(|begin| key >= begin) && end.is_none_or(|end| key < end)
+        };
         if node.shape.level == 0 {
             self.fill.0 += node.fill.0;
             self.fill.1 += node.fill.1;
         }
-        for visited in node.entries.iter().filter(|visited| ahead(&visited.key)) {
+        for visited in node.entries.iter().filter(|visited| counts(&visited.key)) {
             let VisitedEntry { entry, key, record } = visited;
             self.report.records.extend(*record);
             if node.shape.level == 0 {
@@ -618,17 +798,23 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// I/O errors, and a map that cannot be read; damage is in the report.
     pub fn check(&self) -> Result<TreeReport> {
         let glance = Glance::new(self.pool())?;
-        self.check_in(&self.pool().map_bytes()?, Some(&glance))
+        self.check_in(&self.pool().map_bytes()?, Some(&glance), Shares::of_machine())
     }
 
     /// Like [`check`](Self::check), but takes the pool's [map](everleaf_pool::Pool::map_bytes), so that a
     /// caller with many trees reads it once, or a part of it: of pages that are not in it the pool is asked,
-    /// one by one. Nodes that are not in memory come there only without a `glance`. Costs O(size of the tree).
+    /// one by one. Nodes that are not in memory come there only without a `glance`. Threads share the leaves. Costs
+    /// O(size of the tree).
     ///
     /// # Errors
     /// The same as for [`check`](Self::check).
-    pub fn check_in(&self, owners: &[u8], glance: Option<&Glance<'_, M>>) -> Result<TreeReport> {
-        CheckWalk::run(self, owners, glance)
+    pub fn check_in(
+        &self,
+        owners: &[u8],
+        glance: Option<&Glance<'_, M>>,
+        shares: Shares,
+    ) -> Result<TreeReport> {
+        CheckWalk::run(self, owners, glance, shares)
     }
 }
 

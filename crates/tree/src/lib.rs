@@ -44,7 +44,7 @@ pub mod slots;
 pub mod slotted;
 
 pub use blink::Reading;
-pub use check::{NamedPages, TreeReport, compare, leaks, misnamed};
+pub use check::{NamedPages, Shares, TreeReport, compare, leaks, misnamed};
 pub use everleaf_pool::Leaks;
 pub use hybrid::BdTree;
 pub use index::Index;

@@ -6,7 +6,7 @@ use everleaf_pmem::{Error, Medium, Result};
 use everleaf_pool::{CATALOG_ANCHOR, Pool, kind};
 
 use crate::blink::Blink;
-use crate::check::TreeReport;
+use crate::check::{Shares, TreeReport};
 use crate::node::Kind;
 
 /// The error to return after `error` stopped an operation and the work before it was undone with the
@@ -43,7 +43,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         // It is given back with the rest.
         self.pool().anchor(self.anchor())?;
         // A few nodes: their owners one by one, not those of all pages.
-        let report = self.check_in(&[], None)?;
+        let report = self.check_in(&[], None, Shares { threads: 1, leaves: 1 })?;
         if let Some(damage) = report.damages.first() {
             let page = self.pool().page(damage.page)?;
             let offset = page.file_offset() + damage.offset_bytes_in_page as u64;

@@ -17,7 +17,7 @@ use everleaf_pmem::epoch::epoch_is_pinned;
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Glance, PageDamage, Pool};
 use everleaf_tree::blink::{Before, Condition};
-use everleaf_tree::{INDEX_ANCHOR, NamedPages, TreeReport, after_undo, compare};
+use everleaf_tree::{INDEX_ANCHOR, NamedPages, Shares, TreeReport, after_undo, compare};
 
 use super::admission::RightOfWay;
 use super::buffers::Buffers;
@@ -523,7 +523,7 @@ impl<M: DbMedium> NamedTrees<M> {
         // Once, or a pool of many small trees takes the square of its size.
         let owners = self.pool.map_bytes()?;
         let glance = Glance::new(&self.pool)?;
-        let check = |tree: &DbTree<M>| tree.check_in(&owners, Some(&glance));
+        let check = |tree: &DbTree<M>| tree.check_in(&owners, Some(&glance), Shares::of_machine());
         see("", check(catalog)?)?;
         for (name, anchor) in entries.iter() {
             // One that is dropped meanwhile is looked at below.

@@ -9,7 +9,7 @@ use everleaf_pool::{LargeValue, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 /// A type of keys to look for.
 pub trait TreeKey: Ord {
     /// A key that owns its bytes.
-    type Owned: Borrow<Self> + Clone + Ord + Send;
+    type Owned: Sync + Borrow<Self> + Clone + Ord + Send;
 
     /// The smallest key of all.
     fn lowest() -> Self::Owned;

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use everleaf_pmem::{Dram, Geometry, Medium, Page};
-use everleaf_pool::Pool;
+use everleaf_pool::{Glance, Pool};
 use everleaf_tree::blink::{Blink, Condition};
-use everleaf_tree::node::{HIGH_WORD, LOW_WORD, RUN_WORD, SIBLING_WORD};
+use everleaf_tree::node::{HIGH_WORD, Kind, LOW_WORD, RUN_WORD, SIBLING_WORD};
 use everleaf_tree::slots::Keys;
 use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::{
-    CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, NamedPages, StringTree, TreeReport, compare,
-    format, leaks, misnamed,
+    CircTree, FilePool, INDEX_ANCHOR, Index, Leaks, NamedPages, Shares, StringTree, TreeReport,
+    compare, format, leaks, misnamed,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -49,6 +49,13 @@ fn strings(n: u64) -> StringTree<Dram> {
     tree
 }
 
+/// Checks a tree by several threads, however small it is.
+fn shared<M: Medium, K: Kind>(tree: &Blink<M, K>, threads: usize) -> TreeReport {
+    let (pool, shares) = (tree.pool(), Shares { threads, leaves: 1 });
+    let glance = Glance::new(pool).expect("memory");
+    tree.check_in(&pool.map_bytes().expect("memory"), Some(&glance), shares).expect("memory")
+}
+
 /// What the trees of these reports name.
 fn named(trees: &[TreeReport]) -> NamedPages {
     let mut named = NamedPages::default();
@@ -83,6 +90,20 @@ fn it_counts_what_is_there() {
     assert_eq!(report.value_bytes, left.map(|i| i % 50).sum::<u64>());
 }
 
+/// Whoever walks which leaves, a report says the same.
+#[test]
+fn threads_that_share_the_leaves_report_what_one_does() {
+    fn same<M: Medium, K: Kind>(tree: &Blink<M, K>) {
+        let whole = format!("{:?}", shared(tree, 1));
+        assert_eq!(whole, format!("{:?}", tree.check().expect("memory")));
+        for threads in [2, 3, 7, 1000] {
+            assert_eq!(format!("{:?}", shared(tree, threads)), whole, "{threads} threads");
+        }
+    }
+    [0, 1, 5, 40, 1000].map(|n| same(&words(n)));
+    [0, 1, 40, 3000].map(|n| same(&strings(n)));
+}
+
 #[test]
 fn it_reads_pools_in_files() {
     let dir = tempfile::tempdir().expect("a place for files");
@@ -111,6 +132,11 @@ fn damaged<K: Keys>(
     let old = page.word(word).load();
     m.store(page.word(word), value);
     let report = tree.check().expect("memory does not fail");
+    // Each leaf may be the first one of a share, or the last one.
+    for threads in [2, 1000] {
+        let found = shared(tree, threads).damages;
+        assert_eq!(found.is_empty(), report.damages.is_empty(), "{found:?} {:?}", report.damages);
+    }
     m.store(page.word(word), old);
     report
 }
@@ -195,9 +221,9 @@ fn what_is_lost_is_found_beside_writers() {
             });
         }
         let found: Vec<_> = (0..50)
-            .map(|_| {
+            .map(|i| {
                 let (damages, look) = pool.look().expect("memory");
-                let report = tree.check().expect("memory");
+                let report = shared(&tree, [1, 2, 1000][i % 3]);
                 let has_node = |no| tree.has_node(no);
                 let reports = std::slice::from_ref(&report);
                 let mut found = compare(&look, &named(reports), has_node, true).expect("memory");
