@@ -952,3 +952,23 @@ pub fn misnamed<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Vec<P
     };
     Ok(named.filter(|r| !in_use.remove(r)).map(damage).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_all_entries_each_once_and_none_is_small() {
+        for (threads, leaves) in [(0, 0), (1, 1), (2, 256), (3, 1), (1000, 7)] {
+            for n in [0, 1, 2, 255, 256, 511, 512, 513, 10_000] {
+                let shares: Vec<Range<usize>> = Shares { threads, leaves }.split(n).collect();
+                assert_eq!((shares[0].start, shares[shares.len() - 1].end), (0, n));
+                assert!(shares.windows(2).all(|two| two[0].end == two[1].start));
+                assert!(shares.len() <= threads.max(1));
+                let is_large = |share: &Range<usize>| share.len() >= leaves.max(1);
+                assert!(shares.len() == 1 || shares.iter().all(is_large), "{shares:?}");
+            }
+        }
+        assert!((1..=32).contains(&Shares::of_machine().threads));
+    }
+}

@@ -6,6 +6,7 @@ mod drains;
 mod model;
 mod readers;
 mod room;
+mod shares;
 #[path = "../trees/texts/mod.rs"]
 mod texts;
 mod watched;

@@ -1,0 +1,107 @@
+//! Threads that share the leaves of a check: they find what one thread finds, whatever writers do, and whichever leaf is the
+//! first or the last one of a share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everleaf_file::io::SimIo;
+use everleaf_pmem::Medium;
+use everleaf_pool::Glance;
+use everleaf_testing::{Rng, seed_or};
+use everleaf_tree::blink::Condition;
+use everleaf_tree::node::{HIGH_WORD, SIBLING_WORD};
+use everleaf_tree::{Shares, TreeReport};
+
+use super::watched::{Tree, open};
+
+/// Keys that stay; between them come and go others.
+const STAY: u64 = 600;
+const BETWEEN: u64 = 10;
+
+fn key(i: u64) -> Vec<u8> {
+    format!("{i:08}{}", &"xxxxxxxx"[(i % 8) as usize..]).into_bytes()
+}
+
+fn put(tree: &Tree, i: u64) {
+    tree.set(&key(i), &vec![7; i as usize % 40], Condition::Always).expect("room");
+}
+
+fn filled(seed: u64) -> Tree {
+    let tree = open(&SimIo::new(seed), 512);
+    (0..STAY).for_each(|i| put(&tree, BETWEEN * i));
+    tree
+}
+
+fn check(tree: &Tree, threads: usize) -> TreeReport {
+    let (owners, glance) = (tree.pool().map_bytes().expect("memory"), Glance::new(tree.pool()));
+    let shares = Shares { threads, leaves: 1 };
+    tree.check_in(&owners, Some(&glance.expect("memory")), shares).expect("readable")
+}
+
+#[test]
+fn threads_report_what_one_does() {
+    let tree = filled(1);
+    let whole = check(&tree, 1);
+    assert_eq!((whole.entries, whole.damages.as_slice()), (STAY, &[][..]));
+    assert!(whole.nodes_by_level[0] > 40 && whole.nodes_by_level.len() > 2, "{whole:?}");
+    for threads in [2, 3, 7, 1000] {
+        assert_eq!(format!("{:?}", check(&tree, threads)), format!("{whole:?}"), "{threads}");
+    }
+}
+
+#[test]
+fn a_link_that_is_wrong_is_found_at_each_end_of_a_share() {
+    let tree = filled(2);
+    let whole = check(&tree, 1);
+    let leaves = &whole.pages[whole.pages.len() - whole.nodes_by_level[0] as usize..];
+    let medium = tree.pool().medium();
+    for (i, no) in leaves.iter().enumerate() {
+        let page = medium.page(*no).expect("inside");
+        let other = u64::from(leaves[(i + 2) % leaves.len()]);
+        for (word, value) in [(SIBLING_WORD, 0), (SIBLING_WORD, other), (HIGH_WORD, 0)] {
+            let old = page.head(word).load();
+            if old == value {
+                continue;
+            }
+            everleaf_pmem::door::put(page.head(word), value);
+            for threads in [1, 2, 3, 1000] {
+                let found = check(&tree, threads).damages;
+                assert!(!found.is_empty(), "leaf {i}: word {word} = {value}, {threads} threads");
+            }
+            everleaf_pmem::door::put(page.head(word), old);
+        }
+    }
+    assert_eq!(check(&tree, 1000).damages, []);
+}
+
+/// Leaves even out, are split and merge at the ends of shares while these are walked.
+#[test]
+fn threads_count_each_key_once_whatever_writers_do() {
+    let (tree, stop) = (filled(3), AtomicBool::new(false));
+    let seed = seed_or(4);
+    let writes = |own: u64| {
+        let mut rng = Rng(seed + own);
+        while !stop.load(Ordering::Relaxed) {
+            // A run of keys comes, and goes, so that leaves are split and merge.
+            let first = BETWEEN * rng.below(STAY - 8);
+            let run = || {
+                (first..first + 8 * BETWEEN).filter(|i| i % BETWEEN % 2 == own && i % BETWEEN > 1)
+            };
+            run().for_each(|i| put(&tree, i));
+            run().for_each(|i| drop(tree.delete(&key(i)).expect("memory")));
+        }
+    };
+    std::thread::scope(|scope| {
+        for own in 0..2 {
+            scope.spawn(move || writes(own));
+        }
+        let reports: Vec<_> = (0..200).map(|i| check(&tree, [1, 2, 5, 1000][i % 4])).collect();
+        stop.store(true, Ordering::Relaxed);
+        for (i, report) in reports.iter().enumerate() {
+            assert_eq!(report.damages, [], "{i}");
+            // Of each writer at most the run that it is at.
+            let most = STAY + 2 * 8 * BETWEEN / 2;
+            assert!((STAY..=most).contains(&report.entries), "{i}: {} keys", report.entries);
+        }
+    });
+    assert_eq!(check(&tree, 5).entries, STAY);
+}
