@@ -575,6 +575,53 @@ impl Db {
         check_all(&self.engine)
     }
 
+    /// Says whether the pool can be used: it was not closed, and this process is the one that has opened it. It takes two
+    /// loads, and reads nothing of the pool.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// let db = everleaf::Db::in_memory()?;
+    /// let other = db.clone();
+    /// db.expect_open()?;
+    /// db.close()?;
+    /// assert!(matches!(other.expect_open(), Err(everleaf::Error::Closed)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`](crate::Error::Closed) or [`Forked`](crate::Error::Forked) if it cannot.
+    #[inline]
+    pub fn expect_open(&self) -> Result<()> {
+        self.engine.alive()
+    }
+
+    /// Stops all writes for good, as a write to the disk does that fails: later writes, syncs and commits return
+    /// [`Poisoned`](crate::Error::Poisoned), with [`Interrupted`](crate::Error::Interrupted) and `what` as the cause. Reads
+    /// go on. The epoch that has not ended is lost, and everything that was reported durable is there when the pool is
+    /// opened again.
+    ///
+    /// This is for programs that find themselves in a state that they cannot explain, and for bindings to other
+    /// languages, which catch a panic that should have ended the thread. A pool that is closed or was opened by another
+    /// process is left alone. On persistent memory the cause says something else than `what`, and nothing is lost.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = everleaf::Db::open(dir.path().join("p.ever"))?;
+    /// let sums = db.tree("sums")?;
+    /// sums.put("november", "17")?;
+    /// db.poison("the sums contradict each other");
+    /// assert!(matches!(sums.put("december", "1"), Err(everleaf::Error::Poisoned { .. })));
+    /// assert!(sums.contains("november")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn poison(&self, what: &'static str) {
+        self.engine.poison(what);
+    }
+
     /// Makes everything durable, marks the pool as cleanly closed, and releases its locks. This also writes the pages that
     /// have changed and shortens the file, for which it moves at most 128 MiB. If the file is still long then, it does
     /// that once more. A pool [in memory](Options::in_memory) is gone then; its memory is given back with the last

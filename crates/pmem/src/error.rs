@@ -443,6 +443,51 @@ fn before(path: &Path) -> String {
 }
 
 impl Error {
+    /// Returns the number of the variant: below 0, another one for each, and the same for ever. The C library returns it,
+    /// and `docs/guide/c.md` lists all of them.
+    pub const fn code(&self) -> i32 {
+        match self {
+            Error::Corrupt { .. } => -1,
+            Error::Foreign { .. } => -2,
+            Error::Locked { .. } => -3,
+            Error::InTheWay { .. } => -4,
+            Error::Closed => -5,
+            Error::Forked => -6,
+            Error::NotDax { .. } => -7,
+            Error::Io { .. } => -8,
+            Error::NoMemory { .. } => -9,
+            Error::Poisoned { .. } => -10,
+            Error::Full { .. } => -11,
+            Error::EpochTooLarge { .. } => -12,
+            Error::SnapshotTooOld { .. } => -13,
+            Error::Conflict { .. } => -14,
+            Error::Stuck { .. } => -15,
+            Error::TransactionTooLarge { .. } => -16,
+            Error::ReadOnly => -17,
+            Error::KeyTooLong { .. } => -18,
+            Error::KeyEncoding { .. } => -19,
+            Error::ValueTooLong { .. } => -20,
+            Error::Reader { .. } => -21,
+            Error::ReaderEnded { .. } => -22,
+            Error::RecordTooLong { .. } => -23,
+            Error::NotAscending { .. } => -24,
+            Error::TreeName { .. } => -25,
+            Error::TreeExists { .. } => -26,
+            Error::NoTree => -27,
+            Error::OtherPool { .. } => -28,
+            Error::NotEmpty => -29,
+            Error::WrongLayout { .. } => -30,
+            Error::InUse { .. } => -31,
+            Error::FileExists { .. } => -32,
+            Error::InsideBatch => -33,
+            Error::Unrecovered { .. } => -34,
+            Error::Interrupted { .. } => -35,
+            Error::Unsupported { .. } => -36,
+            Error::InvalidOption { .. } => -37,
+            Error::Invalid { .. } => -38,
+        }
+    }
+
     /// An [`Error::Foreign`] whose file is still to be [said](Self::of).
     pub fn foreign(what: impl Into<String>) -> Self {
         Error::Foreign { path: PathBuf::new(), what: what.into() }

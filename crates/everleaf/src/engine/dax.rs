@@ -178,6 +178,11 @@ impl DaxStore {
         applied
     }
 
+    /// Nobody may write any more, and the next open looks for what was cut off.
+    pub fn poison(&self) {
+        self.stuck.store(true, Ordering::Release);
+    }
+
     /// Makes a tree, unless another thread was faster.
     pub fn make_tree(&self, name: &str) -> Result<Arc<OpenTree<Dax>>> {
         self.pass(|| self.store.make_tree(name))

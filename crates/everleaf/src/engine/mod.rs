@@ -261,6 +261,16 @@ impl Engine {
         }
     }
 
+    /// Stops all writes for good.
+    pub fn poison(&self, what: &'static str) {
+        match self {
+            // In a fork another thread may have the locks for ever.
+            _ if self.alive().is_err() => {}
+            Engine::File(on) => on.trees().medium().poison(&Error::Interrupted { what }),
+            Engine::Dax(on) => on.poison(),
+        }
+    }
+
     /// Whether what no tree names is damage.
     fn is_recovered(&self) -> bool {
         match self {
