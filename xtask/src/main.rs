@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod capi;
 mod circles;
 mod heavy;
 mod images;
@@ -61,6 +62,12 @@ enum Task {
         /// Write the list anew
         #[arg(long)]
         renew: bool,
+    },
+    /// The header of the C library, made of its source
+    Header {
+        /// Compare it with the one that is there, and write nothing
+        #[arg(long)]
+        check: bool,
     },
     /// The benchmark, with its own arguments
     Bench {
@@ -121,6 +128,7 @@ fn main() -> ExitCode {
         Task::Nightly => run(steps::nightly(&root())),
         Task::Tidy => read_files().map_or_else(|code| code, |files| tidy(&files)),
         Task::Api { renew } => api::run(&root(), renew),
+        Task::Header { check } => capi::header(&root(), check),
         Task::Bench { args } => run(steps::bench(args)),
         Task::Instructions { renew } => run(steps::instructions(renew)),
         Task::Way { renew, route } => way::run(&root(), renew, route.as_deref()),

@@ -1,0 +1,1 @@
+//! Tests that call the exported functions.
