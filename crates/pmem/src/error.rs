@@ -48,10 +48,12 @@ pub enum Error {
     ///
     /// Close the other handle, or clone it instead of opening the pool twice. The lock ends with its process, so trying
     /// again a little later is reasonable when another process is about to end.
-    #[error("{} is open in another process, or in this one", path.display())]
+    #[error("{} is open in {}", path.display(), holder(*is_here))]
     Locked {
         /// The pool's path, or that of the file of it that is locked.
         path: PathBuf,
+        /// Whether this process has it open; `None` if the system does not tell.
+        is_here: Option<bool>,
     },
     /// A file has a name that the pool needs, and it is not the pool's. It was not touched.
     ///
@@ -434,6 +436,15 @@ impl std::fmt::Display for KeyText<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (head, cut) = (&self.0[..self.0.len().min(64)], self.0.len() > 64);
         write!(f, "\"{}\"{}", head.escape_ascii(), if cut { " and so on" } else { "" })
+    }
+}
+
+/// The one that has a pool open.
+fn holder(is_here: Option<bool>) -> &'static str {
+    match is_here {
+        Some(true) => "this process already",
+        Some(false) => "another process",
+        None => "another process, or in this one",
     }
 }
 

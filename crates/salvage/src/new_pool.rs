@@ -154,7 +154,7 @@ fn expect_nothing(io: &dyn Io, old: &Path, new: &Path) -> Result<()> {
             continue;
         }
         if io.open(&path, Access::Read).is_ok_and(|file| matches!(file.lock(false), Ok(false))) {
-            return Err(Error::Locked { path });
+            return Err(Error::Locked { path, is_here: None });
         }
         let what = "is there already: remove it, if it is what an earlier salvage left";
         return Err(Error::FileExists { path, what });

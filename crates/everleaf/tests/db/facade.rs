@@ -194,7 +194,9 @@ fn a_second_writer_is_locked_out_and_a_missing_pool_is_not_made_when_not_asked()
     assert!(matches!(Options::new().read_only(true).open(&path), Err(Error::Io { .. })));
     assert!(!path.exists());
     let db = Db::open(&path).unwrap();
-    assert!(matches!(Db::open(&path), Err(Error::Locked { .. })));
+    let error = Db::open(&path).unwrap_err();
+    assert!(matches!(error, Error::Locked { is_here: Some(true), .. }));
+    assert!(error.to_string().ends_with("p.ever is open in this process already"), "{error}");
     drop(db);
     Db::open(&path).unwrap();
 }

@@ -201,7 +201,31 @@ pub(crate) fn refused(path: &Path, e: io::Error) -> Error {
 pub(crate) fn take_lock(file: &dyn IoFile, path: &Path, shared: bool) -> Result<()> {
     match file.lock(shared) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Error::Locked { path: path.to_owned() }),
+        Ok(false) => Err(locked(file, path)),
         Err(e) => Err(Error::io(format!("locking {}", path.display()), e)),
     }
+}
+
+/// The error for a file that somebody has locked.
+pub(crate) fn locked(file: &dyn IoFile, path: &Path) -> Error {
+    Error::Locked { path: path.to_owned(), is_here: is_locked_here(file) }
+}
+
+/// Whether it is this process that has locked a file, as the system tells of each file that is open here. A fork has the
+/// files of its parent open, with the parent's locks.
+fn is_locked_here(file: &dyn IoFile) -> Option<bool> {
+    let inode = rustix::fs::fstat(file.descriptor()?).ok()?.st_ino;
+    let process = std::process::id().to_string();
+    let is_it = |line: &str| {
+        // lock: 1: FLOCK ADVISORY WRITE 4711 fe:00:10010830 0 EOF
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [_, _, "FLOCK", _, _, holder, place, ..] = words[..] else { return false };
+        let place = place.rsplit(':').next().and_then(|inode| inode.parse().ok());
+        holder == process && place == Some(inode)
+    };
+    let mut open = std::fs::read_dir("/proc/self/fdinfo").ok()?.flatten();
+    Some(open.any(|entry| {
+        let told = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        told.lines().any(|line| line.starts_with("lock:") && is_it(line))
+    }))
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use everleaf_pmem::error::{Error, Result};
 
-use crate::io::{Access, Io, IoFile, refused, sibling, take_lock};
+use crate::io::{Access, Io, IoFile, locked, refused, sibling, take_lock};
 use crate::store::format::SUPER_BYTES;
 use crate::store::superblock::Super;
 
@@ -63,7 +63,7 @@ fn look(io: &dyn Io, name: &Path) -> Result<Taken> {
     let is_ours = is_empty || is_useless(&*file).map_err(making(name))?;
     match (is_ours, is_free) {
         (false, _) => Ok(Taken::Foreign),
-        (true, false) => Err(Error::Locked { path: name.to_owned() }),
+        (true, false) => Err(locked(&*file, name)),
         (true, true) if is_empty => Ok(Taken::Empty(file)),
         (true, true) => {
             io.remove(name).map_err(making(name))?;
