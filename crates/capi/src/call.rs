@@ -118,7 +118,7 @@ pub(crate) unsafe fn free<H: Handle>(name: &'static str, handle: *mut H) {
 fn run<T>(name: &'static str, body: impl FnOnce() -> T) -> T {
     #[cfg(test)]
     crate::tests::note(name);
-    #[cfg(feature = "test-panic")]
+    #[cfg(any(test, feature = "test-panic"))]
     inject::panic_in(name);
     let _ = name;
     body()
@@ -276,8 +276,8 @@ pub(crate) fn found(is_there: bool) -> c_int {
 }
 
 /// Panics on demand, for tests of what follows.
-#[cfg(feature = "test-panic")]
-mod inject {
+#[cfg(any(test, feature = "test-panic"))]
+pub(crate) mod inject {
     use std::cell::RefCell;
     use std::ffi::{CStr, CString, c_char};
 
