@@ -37,7 +37,7 @@
 #define EVERLEAF_OK 0
 
 /**
- * What was asked for is not there: the key, the tree, the next pair. The function says what that means. It is no error.
+ * The key, the tree or the next pair is not there; the function says what that means. It is no error.
  */
 #define EVERLEAF_NOT_FOUND 1
 
@@ -103,7 +103,7 @@
 #define EVERLEAF_EPOCH_TOO_LARGE -12
 
 /**
- * What a snapshot or a transaction sees was not kept any longer. Take a new one.
+ * The old values that a snapshot or a transaction sees were not kept any longer. Take a new one.
  */
 #define EVERLEAF_SNAPSHOT_TOO_OLD -13
 
@@ -1294,43 +1294,6 @@ int everleaf_cursor_pair(struct everleaf_cursor *cursor,
 void everleaf_cursor_free(struct everleaf_cursor *cursor);
 
 /**
- * Makes a walk in `*out` over the pairs from the key `from` up to the key `to`, which is not part of it; it is yours to free
- * with everleaf_scan_free. NULL with a length of 0 stands for no bound. `flags` is 0 or a sum of EVERLEAF_FROM_EXCLUDED,
- * EVERLEAF_TO_INCLUDED, EVERLEAF_REVERSE and EVERLEAF_KEYS_ONLY. It reads nothing yet, and the bounds are copied.
- *
- * Errors: EVERLEAF_INVALID for other flags.
- */
-int everleaf_scan_new(const struct everleaf_tree *tree,
-                      const void *from,
-                      size_t from_len,
-                      const void *to,
-                      size_t to_len,
-                      uint32_t flags,
-                      struct everleaf_scan **out);
-
-/**
- * Fills a buffer with the next pairs, as many as fit. Each is the length of the key (uint32_t), the length of the value
- * (uint32_t), the key and the value, without gaps and not aligned: use memcpy. Writes to `*pairs` how many there are, to
- * `*used_len` how many bytes they take, and to `*needed_len`, if the first pair alone does not fit, how many bytes it takes;
- * else 0. `used_len` and `needed_len` may be NULL. EVERLEAF_NOT_FOUND, and no pairs, at the end.
- *
- * Errors: EVERLEAF_BUFFER_TOO_SMALL if the first pair does not fit: call again with more room. Otherwise those of
- * everleaf_get. Pairs before a failure are given first, and the next call fails; a pair that cannot be read is passed over by
- * the call after that. After EVERLEAF_SNAPSHOT_TOO_OLD the walk cannot go on.
- */
-int everleaf_scan_fill(struct everleaf_scan *scan,
-                       void *buf,
-                       size_t buf_len,
-                       size_t *pairs,
-                       size_t *used_len,
-                       size_t *needed_len);
-
-/**
- * Frees the walk. NULL may be freed.
- */
-void everleaf_scan_free(struct everleaf_scan *scan);
-
-/**
  * Makes a snapshot of all trees as they are now in `*out`, which is yours to free with everleaf_snapshot_free.
  */
 int everleaf_snapshot_new(const struct everleaf_db *db,
@@ -1443,22 +1406,6 @@ int everleaf_txn_delete(struct everleaf_txn *txn,
                         size_t key_len);
 
 /**
- * Makes a walk in `*out` over a range of a tree as the transaction sees it, as everleaf_scan_new does over the tree; it is yours
- * to free with everleaf_scan_free, before or after the transaction. Keys that it passes count as read. It ends with the
- * transaction: everleaf_scan_fill returns EVERLEAF_INVALID then.
- *
- * Errors: those of everleaf_txn_get.
- */
-int everleaf_txn_scan_new(const struct everleaf_txn *txn,
-                          const struct everleaf_tree *tree,
-                          const void *from,
-                          size_t from_len,
-                          const void *to,
-                          size_t to_len,
-                          uint32_t flags,
-                          struct everleaf_scan **out);
-
-/**
  * Makes all writes in one epoch if everything that was read is unchanged. The transaction has ended then, also after an error;
  * free it.
  *
@@ -1479,6 +1426,59 @@ int everleaf_txn_abort(struct everleaf_txn *txn);
  * Frees the transaction, and ends it if it has not ended. NULL may be freed.
  */
 void everleaf_txn_free(struct everleaf_txn *txn);
+
+/**
+ * Makes a walk in `*out` over the pairs from the key `from` up to the key `to`, which is not part of it; it is yours to free
+ * with everleaf_scan_free. NULL with a length of 0 stands for no bound. `flags` is 0 or a sum of EVERLEAF_FROM_EXCLUDED,
+ * EVERLEAF_TO_INCLUDED, EVERLEAF_REVERSE and EVERLEAF_KEYS_ONLY. It reads nothing yet, and the bounds are copied.
+ *
+ * Errors: EVERLEAF_INVALID for other flags.
+ */
+int everleaf_scan_new(const struct everleaf_tree *tree,
+                      const void *from,
+                      size_t from_len,
+                      const void *to,
+                      size_t to_len,
+                      uint32_t flags,
+                      struct everleaf_scan **out);
+
+/**
+ * Makes a walk in `*out` over a range of a tree as the transaction sees it, as everleaf_scan_new does over the tree; it is yours
+ * to free with everleaf_scan_free, before or after the transaction. Keys that it passes count as read. It ends with the
+ * transaction: everleaf_scan_fill returns EVERLEAF_INVALID then.
+ *
+ * Errors: those of everleaf_txn_get.
+ */
+int everleaf_txn_scan_new(const struct everleaf_txn *txn,
+                          const struct everleaf_tree *tree,
+                          const void *from,
+                          size_t from_len,
+                          const void *to,
+                          size_t to_len,
+                          uint32_t flags,
+                          struct everleaf_scan **out);
+
+/**
+ * Fills a buffer with the next pairs, as many as fit. Each is the length of the key (uint32_t), the length of the value
+ * (uint32_t), the key and the value, without gaps and not aligned: use memcpy. Writes to `*pairs` how many there are, to
+ * `*used_len` how many bytes they take, and to `*needed_len`, if the first pair alone does not fit, how many bytes it takes;
+ * else 0. `used_len` and `needed_len` may be NULL. EVERLEAF_NOT_FOUND, and no pairs, at the end.
+ *
+ * Errors: EVERLEAF_BUFFER_TOO_SMALL if the first pair does not fit: call again with more room. Otherwise those of
+ * everleaf_get. Pairs before a failure are given first, and the next call fails; a pair that cannot be read is passed over by
+ * the call after that. After EVERLEAF_SNAPSHOT_TOO_OLD the walk cannot go on.
+ */
+int everleaf_scan_fill(struct everleaf_scan *scan,
+                       void *buf,
+                       size_t buf_len,
+                       size_t *pairs,
+                       size_t *used_len,
+                       size_t *needed_len);
+
+/**
+ * Frees the walk. NULL may be freed.
+ */
+void everleaf_scan_free(struct everleaf_scan *scan);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -3,13 +3,11 @@
 //! [`db::Error::code`] has a number for each variant, in a match that leaves none out. The constants here give them names in
 //! C; a test compares both, and `docs/guide/c.md` with them.
 
-use std::ffi::{CStr, c_char, c_int};
-
-use crate::call;
+use std::ffi::{CStr, c_int};
 
 /// The call has done what was asked for.
 pub const EVERLEAF_OK: c_int = 0;
-/// What was asked for is not there: the key, the tree, the next pair. The function says what that means. It is no error.
+/// The key, the tree or the next pair is not there; the function says what that means. It is no error.
 pub const EVERLEAF_NOT_FOUND: c_int = 1;
 
 /// Bytes of the pool are not what was written. The rest can still be used; everleaf_check lists all damage.
@@ -37,7 +35,7 @@ pub const EVERLEAF_POISONED: c_int = -10;
 pub const EVERLEAF_FULL: c_int = -11;
 /// The epoch has changed as many bytes as memory can hold, and no thread ends epochs. End it with everleaf_sync.
 pub const EVERLEAF_EPOCH_TOO_LARGE: c_int = -12;
-/// What a snapshot or a transaction sees was not kept any longer. Take a new one.
+/// The old values that a snapshot or a transaction sees were not kept any longer. Take a new one.
 pub const EVERLEAF_SNAPSHOT_TOO_OLD: c_int = -13;
 /// Others have changed what a transaction has read. Nothing has happened: run it again, reads included.
 /// everleaf_last_conflict_key says which key it was.
@@ -141,12 +139,3 @@ pub(crate) const ALL: &[(&CStr, c_int)] = &[
     (c"EVERLEAF_PANIC", EVERLEAF_PANIC),
     (c"EVERLEAF_BUFFER_TOO_SMALL", EVERLEAF_BUFFER_TOO_SMALL),
 ];
-
-/// Returns the name of a code, such as "EVERLEAF_LOCKED", or "unknown". The text lasts as long as the program.
-#[unsafe(no_mangle)]
-pub extern "C" fn everleaf_code_name(code: c_int) -> *const c_char {
-    call::lend("everleaf_code_name", c"unknown".as_ptr(), || {
-        let known = ALL.iter().find(|(_, number)| *number == code);
-        known.map_or(c"unknown", |(name, _)| name).as_ptr()
-    })
-}

@@ -1,12 +1,10 @@
 //! What failed last in a thread. It stays until that thread's next failure, whatever succeeds in between.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char, c_int, c_void};
-use std::ptr;
+use std::ffi::{CString, c_int};
 
 use db::Error;
 
-use crate::call;
 use crate::codes::{EVERLEAF_BUFFER_TOO_SMALL, EVERLEAF_OK, EVERLEAF_PANIC};
 
 /// Why a call fails.
@@ -36,12 +34,12 @@ pub(crate) fn invalid(what: impl Into<String>) -> Failure {
 }
 
 /// The last failure of a thread.
-struct Last {
-    code: c_int,
-    message: Option<CString>,
-    errno: c_int,
-    conflict_tree: Option<CString>,
-    conflict_key: Option<Vec<u8>>,
+pub(crate) struct Last {
+    pub code: c_int,
+    pub message: Option<CString>,
+    pub errno: c_int,
+    pub conflict_tree: Option<CString>,
+    pub conflict_key: Option<Vec<u8>>,
 }
 
 thread_local! {
@@ -92,6 +90,11 @@ pub(crate) fn keep(failure: Failure) -> c_int {
     code
 }
 
+/// Looks at the last failure of this thread.
+pub(crate) fn last<T>(look: impl FnOnce(&Last) -> T) -> T {
+    LAST.with_borrow(look)
+}
+
 /// The system's number for what went wrong; 0 if it was not the system.
 fn errno(error: &Error) -> c_int {
     match error {
@@ -107,53 +110,5 @@ fn text(text: String) -> CString {
         let mut bytes = error.into_vec();
         bytes.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b'?');
         CString::new(bytes).unwrap_or_default()
-    })
-}
-
-fn start(text: &Option<CString>) -> *const c_char {
-    text.as_deref().unwrap_or_default().as_ptr()
-}
-
-/// Returns the code of this thread's last failure; EVERLEAF_OK if nothing has failed yet.
-#[unsafe(no_mangle)]
-pub extern "C" fn everleaf_last_code() -> c_int {
-    call::lend("everleaf_last_code", EVERLEAF_OK, || LAST.with_borrow(|last| last.code))
-}
-
-/// Returns a sentence about this thread's last failure, in English and UTF-8; empty if nothing has failed yet. It is good
-/// until the thread's next failure, or its end.
-#[unsafe(no_mangle)]
-pub extern "C" fn everleaf_last_message() -> *const c_char {
-    call::lend("everleaf_last_message", c"".as_ptr(), || {
-        LAST.with_borrow(|last| start(&last.message))
-    })
-}
-
-/// Returns the errno of this thread's last failure, or 0 if the operating system was not the reason.
-#[unsafe(no_mangle)]
-pub extern "C" fn everleaf_last_errno() -> c_int {
-    call::lend("everleaf_last_errno", 0, || LAST.with_borrow(|last| last.errno))
-}
-
-/// Returns the name of the tree in which a transaction met others, if this thread's last failure was EVERLEAF_CONFLICT;
-/// empty otherwise. It is good until the thread's next failure, or its end.
-#[unsafe(no_mangle)]
-pub extern "C" fn everleaf_last_conflict_tree() -> *const c_char {
-    call::lend("everleaf_last_conflict_tree", c"".as_ptr(), || {
-        LAST.with_borrow(|last| start(&last.conflict_tree))
-    })
-}
-
-/// Returns the key that others have changed, if this thread's last failure was EVERLEAF_CONFLICT, and writes its length to
-/// `*key_len`; NULL and 0 otherwise. `key_len` may be NULL. The bytes are good until the thread's next failure, or its end.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn everleaf_last_conflict_key(key_len: *mut usize) -> *const c_void {
-    call::lend("everleaf_last_conflict_key", ptr::null(), || {
-        LAST.with_borrow(|last| {
-            let key = last.conflict_key.as_deref();
-            // SAFETY: the promise of a caller.
-            unsafe { call::give(key_len, key.map_or(0, <[u8]>::len)) };
-            key.map_or(ptr::null(), |key| key.as_ptr().cast())
-        })
     })
 }

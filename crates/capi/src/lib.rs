@@ -23,6 +23,7 @@ mod codes;
 mod failure;
 
 mod call;
+mod last;
 mod memory;
 
 mod options;
@@ -43,11 +44,11 @@ mod batch;
 
 mod cursor;
 
-mod scan;
-
 mod snapshot;
 
 mod txn;
+
+mod scan;
 
 #[cfg(test)]
 mod tests;

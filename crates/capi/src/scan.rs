@@ -15,18 +15,19 @@ use std::sync::Arc;
 
 use db::{Cursor, Db, ReadCursor, Tree};
 
+use crate::batch::tree_of;
 use crate::call::{self, Handle, boxed, buffer, expect_out, give, on, on_mut};
 use crate::codes::{EVERLEAF_NOT_FOUND, EVERLEAF_OK};
 use crate::failure::{Failure, Result};
 use crate::pairs::{BOUNDS, EVERLEAF_KEYS_ONLY, EVERLEAF_REVERSE, Keys, keys};
 use crate::tree::{everleaf_tree, of_either};
-use crate::txn::Shared;
+use crate::txn::{Shared, everleaf_txn};
 
 /// Bytes before each pair: two lengths.
 const HEAD: usize = 8;
 
 /// The flags that a scan knows.
-pub(crate) const SCAN: u32 = BOUNDS | EVERLEAF_REVERSE | EVERLEAF_KEYS_ONLY;
+const SCAN: u32 = BOUNDS | EVERLEAF_REVERSE | EVERLEAF_KEYS_ONLY;
 
 /// A walk over a range of a tree, of a tree of a snapshot, or of a tree as a transaction sees it. One thread at a time may use
 /// it. Free it with everleaf_scan_free.
@@ -81,16 +82,6 @@ impl everleaf_scan {
             has_ended: false,
         };
         everleaf_scan { db: db.clone(), over, rest, failed: None }
-    }
-
-    /// A walk of a transaction.
-    pub(crate) fn of_txn(
-        db: &Db,
-        (txn, tree): (&Arc<Shared>, &Tree),
-        range: &Keys<'_>,
-        flags: u32,
-    ) -> Self {
-        Self::new(db, Over::Txn(Arc::clone(txn), tree.clone()), range, flags)
     }
 
     fn fill(&mut self, pairs: &mut Pairs<'_>) -> Result<()> {
@@ -250,6 +241,36 @@ pub unsafe extern "C" fn everleaf_scan_new(
                 let range = keys((from, from_len), (to, to_len), (flags, SCAN))?;
                 let cursor = of_either!(tree, tree => tree.cursor());
                 Ok(Some(everleaf_scan::new(&tree.db, Over::Tree(Box::new(cursor)), &range, flags)))
+            })
+        })
+    }
+}
+
+/// Makes a walk in `*out` over a range of a tree as the transaction sees it, as everleaf_scan_new does over the tree; it is yours
+/// to free with everleaf_scan_free, before or after the transaction. Keys that it passes count as read. It ends with the
+/// transaction: everleaf_scan_fill returns EVERLEAF_INVALID then.
+///
+/// Errors: those of everleaf_txn_get.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn everleaf_txn_scan_new(
+    txn: *const everleaf_txn,
+    tree: *const everleaf_tree,
+    from: *const c_void,
+    from_len: usize,
+    to: *const c_void,
+    to_len: usize,
+    flags: u32,
+    out: *mut *mut everleaf_scan,
+) -> c_int {
+    // SAFETY: the promise of a caller.
+    unsafe {
+        on("everleaf_txn_scan_new", txn, |txn| {
+            boxed(out, || {
+                let range = keys((from, from_len), (to, to_len), (flags, SCAN))?;
+                let tree = tree_of(tree)?;
+                txn.shared.with(|txn| Ok(txn.of(tree).map(drop)?))?;
+                let over = Over::Txn(Arc::clone(&txn.shared), tree.clone());
+                Ok(Some(everleaf_scan::new(&txn.db, over, &range, flags)))
             })
         })
     }

@@ -11,9 +11,8 @@ use crate::codes::{EVERLEAF_NOT_FOUND, EVERLEAF_OK};
 use crate::failure::{Result, invalid};
 use crate::memory::{give_copy, prepare};
 use crate::options::durability;
-use crate::pairs::{copy_value, keys};
+use crate::pairs::copy_value;
 use crate::pool::everleaf_db;
-use crate::scan::{SCAN, everleaf_scan};
 use crate::tree::everleaf_tree;
 
 /// A commit fails if others have changed anything that the transaction has read. The default.
@@ -24,8 +23,8 @@ pub const EVERLEAF_SNAPSHOT_ISOLATION: c_int = 1;
 /// A transaction: reads at one moment, and writes that happen together or not at all. It takes no locks; a commit finds out
 /// whether others were in the way. One thread at a time may use it, with its scans. Free it with everleaf_txn_free.
 pub struct everleaf_txn {
-    db: Db,
-    shared: Arc<Shared>,
+    pub(crate) db: Db,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// What a transaction and its scans have in common.
@@ -202,36 +201,6 @@ pub unsafe extern "C" fn everleaf_txn_delete(
             let (tree, key) = (tree_of(tree)?, bytes(key, key_len)?);
             txn.shared.with(|txn| Ok(txn.delete(tree, key)?))?;
             Ok(EVERLEAF_OK)
-        })
-    }
-}
-
-/// Makes a walk in `*out` over a range of a tree as the transaction sees it, as everleaf_scan_new does over the tree; it is yours
-/// to free with everleaf_scan_free, before or after the transaction. Keys that it passes count as read. It ends with the
-/// transaction: everleaf_scan_fill returns EVERLEAF_INVALID then.
-///
-/// Errors: those of everleaf_txn_get.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn everleaf_txn_scan_new(
-    txn: *const everleaf_txn,
-    tree: *const everleaf_tree,
-    from: *const c_void,
-    from_len: usize,
-    to: *const c_void,
-    to_len: usize,
-    flags: u32,
-    out: *mut *mut everleaf_scan,
-) -> c_int {
-    // SAFETY: the promise of a caller.
-    unsafe {
-        on("everleaf_txn_scan_new", txn, |txn| {
-            boxed(out, || {
-                let range = keys((from, from_len), (to, to_len), (flags, SCAN))?;
-                let tree = tree_of(tree)?;
-                txn.shared.with(|txn| Ok(txn.of(tree).map(drop)?))?;
-                let over = (&txn.shared, tree);
-                Ok(Some(everleaf_scan::of_txn(&txn.db, over, &range, flags)))
-            })
         })
     }
 }

@@ -3,10 +3,11 @@
 //! The store asks for the bytes of such a value when it has room for them, and C would rather hand them over. So a thread of
 //! the writer's own makes the call, and takes the pieces out of a short queue. It ends with the writer.
 
+use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::io::{self, Read};
 use std::mem;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use db::{Db, Error, Tree};
@@ -31,7 +32,7 @@ pub struct everleaf_writer {
 }
 
 enum Work {
-    Goes(SyncSender<Vec<u8>>, JoinHandle<std::result::Result<(), Error>>),
+    Goes(End, JoinHandle<std::result::Result<(), Error>>),
     /// It was finished, or has failed.
     Ended,
 }
@@ -42,9 +43,66 @@ impl Handle for everleaf_writer {
     }
 }
 
+/// Pieces that wait to be read. It is not a channel of the standard library, in which a thread that waits leaves memory
+/// behind: that of the first thread of a program would be reported as lost.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    pieces: VecDeque<Vec<u8>>,
+    /// One of both ends is gone: nothing comes any more, or nothing is taken.
+    is_over: bool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while this holds, and the other end is there.
+    fn wait(&self, holds: impl Fn(&Waiting) -> bool) -> MutexGuard<'_, Waiting> {
+        let waits = |waiting: &mut Waiting| !waiting.is_over && holds(waiting);
+        self.changed.wait_while(self.lock(), waits).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One end of the queue.
+struct End(Arc<Queue>);
+
+impl End {
+    /// Adds a piece; says whether anybody is there to take it.
+    fn send(&self, piece: Vec<u8>) -> bool {
+        let mut waiting = self.0.wait(|waiting| waiting.pieces.len() >= PIECES);
+        if !waiting.is_over {
+            waiting.pieces.push_back(piece);
+            self.0.changed.notify_all();
+        }
+        !waiting.is_over
+    }
+
+    /// The next piece; none at the end.
+    fn receive(&self) -> Option<Vec<u8>> {
+        let mut waiting = self.0.wait(|waiting| waiting.pieces.is_empty());
+        let piece = waiting.pieces.pop_front();
+        self.0.changed.notify_all();
+        piece
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
 /// The pieces as a stream; it ends when the writer does.
 struct Pieces {
-    queue: Receiver<Vec<u8>>,
+    queue: End,
     piece: Vec<u8>,
     read: usize,
 }
@@ -52,7 +110,7 @@ struct Pieces {
 impl Read for Pieces {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.read == self.piece.len() {
-            (self.piece, self.read) = (self.queue.recv().unwrap_or_default(), 0);
+            (self.piece, self.read) = (self.queue.receive().unwrap_or_default(), 0);
         }
         let read = (&self.piece[self.read..]).read(buf)?;
         self.read += read;
@@ -62,7 +120,8 @@ impl Read for Pieces {
 
 impl everleaf_writer {
     fn new(db: &Db, tree: &Tree, key: &[u8], len: u64) -> Result<Self> {
-        let (sender, queue) = sync_channel(PIECES);
+        let queue = Arc::new(Queue::default());
+        let (sender, queue) = (End(Arc::clone(&queue)), End(queue));
         let (tree, key) = (tree.clone(), key.to_vec());
         let pieces = Pieces { queue, piece: Vec::new(), read: 0 };
         let thread = thread::Builder::new().name("everleaf-writer".into());
@@ -84,7 +143,7 @@ impl everleaf_writer {
                 return Err(Error::NoMemory { what, bytes: piece.len() }.into());
             }
             copy.extend_from_slice(piece);
-            if queue.send(copy).is_err() {
+            if !queue.send(copy) {
                 // Nobody takes it: the call has failed.
                 self.end()?;
                 return Err(has_ended());

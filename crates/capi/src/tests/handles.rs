@@ -284,14 +284,14 @@ fn a_panic_in_any_function_does_not_get_out_and_stops_writes() {
         tried.insert(name);
     }
     tried.extend(panics_without_a_pool());
+    tried.extend(panics_of_options());
     assert_eq!(tried, exported());
 }
 
 /// The same in functions that are for no pool.
+#[allow(clippy::cmp_null, reason = "answers of all types are compared in one way")]
 fn panics_without_a_pool() -> Vec<&'static str> {
     let mut tried = Vec::new();
-    let options = Own(everleaf_options_new(), everleaf_options_free);
-    let set = options.0;
     let (names, damages) = (no::<everleaf_names>(), no::<everleaf_damages>());
     let mut try_one = |name: &'static str, call: &mut dyn FnMut()| {
         panic_in(name);
@@ -332,20 +332,6 @@ fn panics_without_a_pool() -> Vec<&'static str> {
         everleaf_names_free(names_there) == ();
         everleaf_damages_free(damages_there) == ();
         everleaf_bytes_free(bytes) == ();
-        everleaf_options_interval(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_durability(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_journal_bytes(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_pending_bytes(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_page_bytes(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_max_bytes(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_create(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_read_only(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_storage(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_background(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_compression(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_memory(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_snapshot_memory(set, 1) == EVERLEAF_PANIC;
-        everleaf_options_transaction_memory(set, 1) == EVERLEAF_PANIC;
         everleaf_options_free(everleaf_options_new()) == ();
         everleaf_code_name(0) == c"unknown".as_ptr();
         everleaf_last_conflict_key(no()) == null();
@@ -365,5 +351,44 @@ fn panics_without_a_pool() -> Vec<&'static str> {
     panic_in("everleaf_last_code");
     assert_eq!((everleaf_last_code(), everleaf_last_code()), (EVERLEAF_OK, EVERLEAF_PANIC));
     tried.push("everleaf_last_code");
+    tried
+}
+
+/// The same in functions that set an option.
+fn panics_of_options() -> Vec<&'static str> {
+    type Set<T> = unsafe extern "C" fn(*mut everleaf_options, T) -> c_int;
+    macro_rules! all {
+        ($($name:ident),*) => { [$((stringify!($name), $name as Set<_>)),*] };
+    }
+    let longs: [(&str, Set<u64>); _] = all![
+        everleaf_options_interval,
+        everleaf_options_journal_bytes,
+        everleaf_options_pending_bytes,
+        everleaf_options_max_bytes,
+        everleaf_options_memory,
+        everleaf_options_snapshot_memory,
+        everleaf_options_transaction_memory
+    ];
+    let ints: [(&str, Set<c_int>); _] = all![
+        everleaf_options_durability,
+        everleaf_options_create,
+        everleaf_options_read_only,
+        everleaf_options_storage,
+        everleaf_options_background,
+        everleaf_options_compression
+    ];
+    let options = Own(everleaf_options_new(), everleaf_options_free);
+    let mut tried = Vec::new();
+    let mut try_one = |name: &'static str, set: &dyn Fn() -> c_int| {
+        panic_in(name);
+        assert_eq!(set(), EVERLEAF_PANIC, "{name}");
+        assert!(message().starts_with(name), "{name}: {}", message());
+        tried.push(name);
+    };
+    longs.iter().for_each(|(name, set)| try_one(name, &|| unsafe { set(options.0, 1) }));
+    ints.iter().for_each(|(name, set)| try_one(name, &|| unsafe { set(options.0, 1) }));
+    try_one("everleaf_options_page_bytes", &|| unsafe {
+        everleaf_options_page_bytes(options.0, 1)
+    });
     tried
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::ptr::{self, null, null_mut};
 use std::slice;
 
-use crate::failure::*;
+use crate::last::*;
 use crate::memory::everleaf_bytes_free;
 use crate::options::*;
 use crate::pool::*;
