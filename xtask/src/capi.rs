@@ -3,14 +3,222 @@
 //!
 //! The source is read file by file, in the order in which `lib.rs` names its modules: nothing is compiled for it, and the
 //! header has the order of the source.
+//!
+//! The tasks run the programs of `crates/capi/tests`, which `cargo test -p everleaf-capi` runs too, under tools that see more
+//! than they do. Each ends with 77 ("skipped") where its tool is missing.
 
-use std::path::Path;
-use std::process::ExitCode;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Subcommand;
+
+use crate::release::output;
 
 type Failure = Box<dyn std::error::Error>;
 
 /// The header that is checked in.
 const HEADER: &str = "crates/capi/include/everleaf.h";
+const INCLUDE: &str = "-Icrates/capi/include";
+/// What links with the static library.
+const SYSTEM: [&str; 4] = ["-lpthread", "-ldl", "-lm", "-lgcc_s"];
+const WARNINGS: [&str; 4] = ["-pedantic", "-Wall", "-Wextra", "-Werror"];
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// What valgrind's figures are for.
+const OPERATIONS: &str = "20000";
+/// A script ends so if the machine lacks what it needs.
+const SKIPPED: u8 = 77;
+
+/// What can be asked of the C library.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum Task {
+    /// Symbols of the shared library, and the header against the source and two compilers
+    Check,
+    /// 20,000 random operations under memcheck: no error, and no byte lost
+    Valgrind,
+    /// The programs of the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+    Asan,
+}
+
+/// Runs one of them.
+pub fn run(root: &Path, task: Task) -> ExitCode {
+    let done = match task {
+        Task::Check => check(root),
+        Task::Valgrind => valgrind(root),
+        Task::Asan => asan(root),
+    };
+    match done {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(missing)) => {
+            println!("skipped: there is no {missing}");
+            ExitCode::from(SKIPPED)
+        }
+        Err(error) => {
+            eprintln!("capi: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What is missing, or nothing.
+type Outcome = Result<Option<&'static str>, Failure>;
+
+fn has(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok()
+}
+
+/// Runs a command at the top of the repository, which prints what it likes.
+fn do_it(root: &Path, command: &mut Command) -> Result<(), Failure> {
+    let status = command.current_dir(root).status().map_err(|e| format!("{command:?}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
+}
+
+fn target(root: &Path) -> PathBuf {
+    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Builds the library as it is given out, and says where it is.
+fn build(root: &Path) -> Result<PathBuf, Failure> {
+    do_it(root, cargo().args(["build", "--quiet", "--release", "-p", "everleaf-capi", "--lib"]))?;
+    Ok(target(root).join("release"))
+}
+
+fn check(root: &Path) -> Outcome {
+    let Some(compilers) = ["cc", "c++", "nm"]
+        .into_iter()
+        .all(has)
+        .then_some([("cc", "c", "c99"), ("c++", "c++", "c++11")])
+    else {
+        return Ok(Some("cc, c++ or nm"));
+    };
+    let made = make(root)?;
+    compare(root, &made)?;
+    for (compiler, language, standard) in compilers {
+        let mut command = Command::new(compiler);
+        command.args(["-fsyntax-only", "-x", language]).arg(format!("-std={standard}"));
+        do_it(root, command.args(WARNINGS).arg(HEADER))?;
+        println!("capi: valid {standard}, no warnings");
+    }
+    let library = build(root)?.join("libeverleaf.so");
+    let args = ["-D", "--defined-only", library.to_str().ok_or("a path that is not UTF-8")?];
+    let told = output(root, "nm", &args)?;
+    let symbols: BTreeSet<_> =
+        told.lines().filter_map(|line| line.split(' ').next_back()).collect();
+    let (own, others): (BTreeSet<_>, BTreeSet<_>) =
+        symbols.into_iter().partition(|name| name.starts_with("everleaf_"));
+    println!("capi: {} symbols everleaf_*, {} others", own.len(), others.len());
+    if !others.is_empty() {
+        return Err(format!("the library exports {others:?}").into());
+    }
+    if own != functions(&made) {
+        return Err("the library does not export what the header has".into());
+    }
+    Ok(None)
+}
+
+/// The functions of a header.
+fn functions(header: &str) -> BTreeSet<&str> {
+    let lines = header.lines().filter(|line| !line.starts_with([' ', '/', '#', '}']));
+    let words = lines.filter_map(|line| line.split_once('(')?.0.rsplit([' ', '*']).next());
+    words.filter(|word| word.starts_with("everleaf_")).collect()
+}
+
+/// Compiles a program of the tests; its folder, too, is that of the library.
+fn compile(root: &Path, folder: &Path, program: &str, args: &[&str]) -> Result<PathBuf, Failure> {
+    let path = folder.join(format!("capi_{program}"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c99", "-g", "-O1", INCLUDE]).args(args).arg("-o").arg(&path);
+    compiler.arg(format!("crates/capi/tests/{program}.c"));
+    compiler.arg(folder.join("libeverleaf.a"));
+    do_it(root, compiler.args(SYSTEM))?;
+    Ok(path)
+}
+
+/// An empty folder for the pools of a program.
+fn emptied(folder: &Path) -> Result<PathBuf, Failure> {
+    let pools = folder.join("capi-pools");
+    match std::fs::remove_dir_all(&pools) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    std::fs::create_dir_all(&pools)?;
+    Ok(pools)
+}
+
+/// The program ends when the last thread of the library has: a stack of one that is still there would count as lost.
+fn valgrind(root: &Path) -> Outcome {
+    if !["valgrind", "cc"].into_iter().all(has) {
+        return Ok(Some("valgrind or cc"));
+    }
+    let folder = build(root)?;
+    let program = compile(root, &folder, "operations", &[])?;
+    let mut command = Command::new("valgrind");
+    command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]);
+    command.arg("--error-exitcode=1").arg(program).arg(emptied(&folder)?);
+    do_it(root, command.args([OPERATIONS, "7", "alone"]))?;
+    Ok(None)
+}
+
+/// The programs are built with the checks of gcc, and the library with those of rustc, which has the run-time library of both.
+fn asan(root: &Path) -> Outcome {
+    let sysroot = output(root, "rustc", &["--print", "sysroot"])?;
+    let runtimes = Path::new(sysroot.trim()).join("lib/rustlib").join(TARGET).join("lib");
+    let files = std::fs::read_dir(&runtimes).into_iter().flatten().flatten();
+    let name =
+        |file: &std::fs::DirEntry| file.file_name().to_string_lossy().ends_with("_rt.asan.a");
+    let Some(runtime) = files.into_iter().find(name) else {
+        return Ok(Some("AddressSanitizer of this compiler"));
+    };
+    if !has("cc") {
+        return Ok(Some("cc"));
+    }
+    let into = target(root).join("asan");
+    let mut build = cargo();
+    build.args([
+        "build",
+        "--quiet",
+        "-p",
+        "everleaf-capi",
+        "--lib",
+        "--target",
+        TARGET,
+        "--target-dir",
+    ]);
+    build.arg(&into).env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
+    do_it(root, build.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only"))?;
+    let folder = into.join(TARGET).join("debug");
+    let runtime = runtime.path();
+    let runtime = runtime.to_str().ok_or("a path that is not UTF-8")?;
+    // What gcc would link for its own checks of addresses must stay out.
+    let objects = ["-c", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let link = ["-Wl,--whole-archive", runtime, "-Wl,--no-whole-archive", "-lubsan", "-rdynamic"];
+    let programs: [(&str, &[&str]); 6] = [
+        ("operations", &[OPERATIONS, "7", "alone"]),
+        ("misuse", &[]),
+        ("lifetimes", &[]),
+        ("threads", &[]),
+        ("pools", &["100"]),
+        ("large", &["20000001"]),
+    ];
+    for (program, args) in programs {
+        let object = folder.join(format!("capi_{program}.o"));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=c99", "-g", "-O1", INCLUDE]).args(objects).arg("-o").arg(&object);
+        do_it(root, compiler.arg(format!("crates/capi/tests/{program}.c")))?;
+        let path = folder.join(format!("capi_{program}"));
+        let mut linker = Command::new("cc");
+        linker.arg("-o").arg(&path).arg(object).arg(folder.join("libeverleaf.a"));
+        do_it(root, linker.args(link).args(SYSTEM))?;
+        println!("== {program} {}", args.join(" "));
+        do_it(root, Command::new(path).arg(emptied(&folder)?).args(args))?;
+    }
+    println!("capi: {} programs, no report", programs.len());
+    Ok(None)
+}
 
 /// Writes the header, or compares it with what would be written.
 pub fn header(root: &Path, is_check: bool) -> ExitCode {
@@ -77,6 +285,17 @@ mod tests {
         assert_eq!(
             modules("//! mod x;\nmod call;\npub use y;\nmod tree;\nmod tests;\n"),
             ["call", "tree"]
+        );
+    }
+
+    #[test]
+    fn functions_are_told_from_types_and_comments() {
+        let header = "/* int everleaf_no(void); */\n#define EVERLEAF_OK 0\ntypedef struct everleaf_db everleaf_db;\n\
+                      int everleaf_put(const struct everleaf_tree *tree,\n                 size_t n);\n\
+                      const char *everleaf_version(void);\n";
+        assert_eq!(
+            functions(header).into_iter().collect::<Vec<_>>(),
+            ["everleaf_put", "everleaf_version"]
         );
     }
 

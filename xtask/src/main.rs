@@ -69,6 +69,11 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// The C library that was built: its symbols, and its programs under tools that look at memory
+    Capi {
+        #[command(subcommand)]
+        task: capi::Task,
+    },
     /// The benchmark, with its own arguments
     Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -129,6 +134,7 @@ fn main() -> ExitCode {
         Task::Tidy => read_files().map_or_else(|code| code, |files| tidy(&files)),
         Task::Api { renew } => api::run(&root(), renew),
         Task::Header { check } => capi::header(&root(), check),
+        Task::Capi { task } => capi::run(&root(), task),
         Task::Bench { args } => run(steps::bench(args)),
         Task::Instructions { renew } => run(steps::instructions(renew)),
         Task::Way { renew, route } => way::run(&root(), renew, route.as_deref()),
