@@ -3,7 +3,7 @@
 use crate::tree::{Files, finding};
 
 /// The product's crates, top first, with those that they may name.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("pmem", &[]),
     ("file", &["pmem"]),
     ("pool", &["pmem"]),
@@ -12,6 +12,7 @@ const LAYERS: [(&str, &[&str]); 8] = [
     ("crash-check", &["pmem", "pool", "tree"]),
     ("salvage", &["pmem", "file", "pool", "tree", "everleaf"]),
     ("cli", &["everleaf", "salvage"]),
+    ("capi", &["everleaf"]),
 ];
 
 /// Reports dependencies that point the wrong way. Development dependencies are free.

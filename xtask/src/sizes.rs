@@ -11,7 +11,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 const FILE_LINES_MIN: usize = 60;
 
 /// The crates of the product. Their tests are not meant, nor their examples.
-const PRODUCT: [&str; 7] = ["pmem", "file", "pool", "tree", "everleaf", "salvage", "cli"];
+const PRODUCT: [&str; 8] = ["pmem", "file", "pool", "tree", "everleaf", "salvage", "cli", "capi"];
 
 const SUBCOMMAND: &str = "a subcommand has a file of its own";
 
