@@ -1,13 +1,12 @@
-//! How the shared library is linked: its name, its symbols, and that it is never unloaded.
+//! How the shared library is linked: its name, and that it is never unloaded.
+//!
+//! Which symbols it exports is not said here. rustc gives the linker a version script of its own for that, with the functions
+//! of C and nothing else, and GNU ld refuses a second one. `everleaf.map` is for those who link the static library.
 
 use std::env;
-use std::path::PathBuf;
 
 fn main() {
-    let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo names it"));
-    let script = folder.join("everleaf.map");
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed={}", script.display());
     if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
         return;
     }
@@ -15,5 +14,4 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libeverleaf.so.{version}");
     // Its threads end some seconds after the last pool was closed, and run its code until then.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
 }
