@@ -180,6 +180,44 @@ fn a_close_gives_the_lock_back_whatever_handles_live_on() {
 }
 
 #[test]
+fn a_pool_that_is_poisoned_reads_on_and_has_what_was_durable() {
+    for storage in [Storage::File, Storage::EmulatedDax] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("pool");
+        let options = Options::new().storage(storage).max_bytes(16 << 20);
+        let db = options.clone().background(false).open(&path).expect("it opens");
+        let tree = db.tree("t").expect("room");
+        tree.put("kept", "1").expect("room");
+        db.sync().expect("no fault");
+        tree.put("at risk", "2").expect("room");
+        let mut batch = db.batch();
+        batch.put(&tree, "late", "3").expect("within limits");
+        db.expect_open().expect("it is open");
+        db.poison("for a test");
+        db.expect_open().expect("it is open still");
+        let is_poisoned = |answer: Result<()>| match answer {
+            Err(Error::Poisoned { cause }) => matches!(*cause, Error::Interrupted { .. }),
+            _ => false,
+        };
+        assert!(is_poisoned(tree.put("late", "3")) && is_poisoned(batch.commit()));
+        assert!(is_poisoned(db.drop_tree("t").map(drop)) && is_poisoned(tree.delete("kept")));
+        assert_eq!(tree.get("at risk").expect("readable"), Some(b"2".to_vec()));
+        // On persistent memory a write is durable when it returns.
+        assert_eq!(is_poisoned(db.sync()), storage == Storage::File);
+        assert_eq!(is_poisoned(db.clone().close()), storage == Storage::File);
+        assert!(is_closed(db.expect_open()));
+        // It is the past that it would stop.
+        db.poison("for a test");
+        let db = options.open(&path).expect("it was closed");
+        let tree = db.tree("t").expect("there");
+        assert!(tree.contains("kept").expect("readable"));
+        assert_eq!(tree.contains("at risk").expect("readable"), storage == Storage::EmulatedDax);
+        tree.put("late", "3").expect("a new open writes");
+        assert_eq!(db.check().expect("readable"), []);
+    }
+}
+
+#[test]
 fn a_pool_can_be_opened_after_its_close_while_another_thread_starts_processes() {
     for storage in [Storage::File, Storage::EmulatedDax] {
         let dir = tempfile::tempdir().expect("a directory");
