@@ -264,7 +264,7 @@ fn many_pools() {
 fn a_value_comes_in_pieces() {
     let Some(built) = built() else { return };
     let most = u64::from(u32::MAX);
-    let bytes = size([50_000_001, most, most]).to_string();
+    let bytes = size([50_000_001, 50_000_001, most]).to_string();
     let folder = tempfile::tempdir().expect("a folder on a disk");
     run(built.command(&built.compile("large")).arg(folder.path()).arg(bytes));
 }
