@@ -50,5 +50,15 @@ mod txn;
 
 mod scan;
 
+/// What the header says of threads: these may be used by several at once, and those by one after the other.
+const _: () = {
+    const fn by_several<T: Send + Sync>() {}
+    const fn by_one<T: Send>() {}
+    by_several::<(pool::everleaf_db, tree::everleaf_tree, snapshot::everleaf_snapshot)>();
+    by_several::<(lists::everleaf_names, lists::everleaf_damages)>();
+    by_one::<(options::everleaf_options, batch::everleaf_batch, cursor::everleaf_cursor)>();
+    by_one::<(scan::everleaf_scan, txn::everleaf_txn, writer::everleaf_writer)>();
+};
+
 #[cfg(test)]
 mod tests;

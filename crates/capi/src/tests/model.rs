@@ -34,6 +34,8 @@ type Change = (usize, Vec<u8>, Option<Vec<u8>>);
 const NAMES: [&CStr; 2] = [c"orders", c"sums"];
 const SPARE: &CStr = c"spare";
 const OPERATIONS: u64 = 1_000_000;
+/// Kinds of operations that come rarely.
+const KINDS: u64 = 14;
 
 struct World {
     rng: Rng,
@@ -57,7 +59,10 @@ fn a_million_operations_answer_as_maps_do_and_call_every_function() {
             700..940 => world.walk(at),
             940..985 => world.together(at),
             985..999 => world.look_back(at),
-            _ => world.rarely(at),
+            _ => {
+                let kind = world.rng.below(KINDS);
+                world.rarely(at, kind);
+            }
         }
         if operation % 100_000 == 99_999 {
             world.open_again(operation % 200_000 == 99_999);
@@ -399,9 +404,9 @@ impl World {
     }
 
     /// What concerns the whole pool, or all of a tree.
-    fn rarely(&mut self, at: usize) {
+    fn rarely(&mut self, at: usize, kind: u64) {
         let (db, tree) = (self.db.0, self.trees[at].0);
-        match self.rng.below(14) {
+        match kind {
             0 => assert!(fine(unsafe { everleaf_sync(db) })),
             1 => assert!(fine(unsafe { everleaf_checkpoint(db) })),
             2 => self.compact(),
@@ -418,7 +423,7 @@ impl World {
             }
             5 => self.epochs(),
             6 => self.remove(at),
-            7 => self.pop(at),
+            7 => [true, false].into_iter().for_each(|is_first| self.pop(at, is_first)),
             8 => self.by_pieces(at),
             9 => self.trees_by_name(),
             10 => {
@@ -500,8 +505,8 @@ impl World {
         assert_eq!(pairs, gone.len() as u64);
     }
 
-    fn pop(&mut self, at: usize) {
-        let (tree, is_first) = (self.trees[at].0, self.rng.one_in(2));
+    fn pop(&mut self, at: usize, is_first: bool) {
+        let tree = self.trees[at].0;
         let pop = if is_first { everleaf_pop_first } else { everleaf_pop_last };
         let mut value = None;
         let key = copied(|key, key_len| {
@@ -606,8 +611,10 @@ impl World {
         }
     }
 
-    /// The functions that a walk of random operations does not call.
+    /// The functions that random operations do not call, and those that few of them might not.
     fn the_end(&mut self) {
+        (0..KINDS).for_each(|kind| self.rarely(0, kind));
+        self.open_again(false);
         let memory =
             made(everleaf_db_free, |out| unsafe { everleaf_open_in_memory(self.options.0, out) });
         assert!(fine(unsafe { everleaf_close(memory.expect("a pool").0) }));
