@@ -48,6 +48,7 @@ pub unsafe extern "C" fn everleaf_batch_new(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_batch_new", db, |db| {
             boxed(out, || {
                 let durability = self::durability(durability)?;

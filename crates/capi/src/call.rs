@@ -251,7 +251,8 @@ pub(crate) fn expect_out<T>(place: *mut T) -> Result<()> {
     }
 }
 
-/// Gives a caller a handle of its own, or NULL if making it fails.
+/// Gives a caller a handle of its own. The caller of this has written NULL to its place before anything could fail, the
+/// look at the pool included: C frees what is there also after an error.
 ///
 /// # Safety
 ///
@@ -261,10 +262,8 @@ pub(crate) unsafe fn boxed<H>(
     make: impl FnOnce() -> Result<Option<H>>,
 ) -> Result<c_int> {
     expect_out(out)?;
-    // SAFETY: the caller's promise.
-    unsafe { out.write(std::ptr::null_mut()) };
     let Some(made) = make()? else { return Ok(EVERLEAF_NOT_FOUND) };
-    // SAFETY: as above.
+    // SAFETY: the caller's promise.
     unsafe { out.write(Box::into_raw(Box::new(made))) };
     Ok(EVERLEAF_OK)
 }

@@ -50,6 +50,7 @@ pub unsafe extern "C" fn everleaf_cursor_new(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_cursor_new", tree, |tree| {
             boxed(out, || {
                 let cursor = of_either!(tree, tree => tree.cursor());

@@ -54,6 +54,7 @@ pub unsafe extern "C" fn everleaf_tree_names(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_tree_names", db, |db| {
             boxed(out, || Ok(Some(everleaf_names::new(db.db.tree_names()?))))
         })
@@ -110,6 +111,7 @@ pub unsafe extern "C" fn everleaf_check(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_check", db, |db| {
             boxed(out, || {
                 let damages = db.db.check()?;

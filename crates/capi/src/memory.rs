@@ -63,19 +63,17 @@ pub(crate) unsafe fn give_copy(
     Ok(if bytes.is_some() { EVERLEAF_OK } else { EVERLEAF_NOT_FOUND })
 }
 
-/// Empties the places of a copy, so that they can be freed whatever comes.
+/// Empties the places of a copy before anything can fail, so that they can be freed whatever comes.
 ///
 /// # Safety
 ///
 /// Each place is NULL or has room.
-pub(crate) unsafe fn prepare(out: *mut *mut c_void, len: *mut usize) -> Result<()> {
-    call::expect_out(out)?;
+pub(crate) unsafe fn clear(out: *mut *mut c_void, len: *mut usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        out.write(ptr::null_mut());
+        call::give(out, ptr::null_mut());
         call::give(len, 0);
     }
-    Ok(())
 }
 
 /// Frees bytes that a function of this library gave to the caller to own: those of everleaf_get_alloc, everleaf_take,

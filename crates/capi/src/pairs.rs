@@ -9,7 +9,7 @@ use db::{KeyRange, Swap};
 use crate::call::{buffer, bytes, expect_out, expect_place, found, give, on};
 use crate::codes::{EVERLEAF_NOT_FOUND, EVERLEAF_OK};
 use crate::failure::{Failure, Result, invalid};
-use crate::memory::{give_copy, prepare};
+use crate::memory::{clear, give_copy};
 use crate::tree::{everleaf_tree, of_either};
 
 /// A range begins behind its first bound, not at it.
@@ -173,9 +173,8 @@ pub unsafe extern "C" fn everleaf_compare_and_swap(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        clear(found_value, found_len);
         on("everleaf_compare_and_swap", tree, |tree| {
-            give(found_value, ptr::null_mut());
-            give(found_len, 0);
             let value = |place: *const c_void, len| {
                 if place.is_null() && len == 0 { Ok(None) } else { bytes(place, len).map(Some) }
             };
@@ -227,8 +226,9 @@ pub unsafe extern "C" fn everleaf_take(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        clear(value, value_len);
         on("everleaf_take", tree, |tree| {
-            prepare(value, value_len)?;
+            expect_out(value)?;
             let old = tree.writable()?.remove(bytes(key, key_len)?)?;
             give_copy(old.as_deref(), value, value_len)
         })
@@ -251,8 +251,9 @@ pub unsafe extern "C" fn everleaf_swap(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        clear(old, old_len);
         on("everleaf_swap", tree, |tree| {
-            prepare(old, old_len)?;
+            expect_out(old)?;
             let (key, value) = (bytes(key, key_len)?, bytes(value, value_len)?);
             give_copy(tree.writable()?.insert(key, value)?.as_deref(), old, old_len)
         })
@@ -298,9 +299,11 @@ pub unsafe extern "C" fn everleaf_pop_first(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        clear(key, key_len);
+        clear(value, value_len);
         on("everleaf_pop_first", tree, |tree| {
-            prepare(key, key_len)?;
-            prepare(value, value_len)?;
+            expect_out(key)?;
+            expect_out(value)?;
             let pair = tree.writable()?.pop_first()?;
             give_pair(pair, (key, key_len), (value, value_len))
         })
@@ -320,9 +323,11 @@ pub unsafe extern "C" fn everleaf_pop_last(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        clear(key, key_len);
+        clear(value, value_len);
         on("everleaf_pop_last", tree, |tree| {
-            prepare(key, key_len)?;
-            prepare(value, value_len)?;
+            expect_out(key)?;
+            expect_out(value)?;
             let pair = tree.writable()?.pop_last()?;
             give_pair(pair, (key, key_len), (value, value_len))
         })
@@ -410,8 +415,9 @@ pub unsafe extern "C" fn everleaf_get_alloc(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        clear(value, value_len);
         on("everleaf_get_alloc", tree, |tree| {
-            prepare(value, value_len)?;
+            expect_out(value)?;
             let key = bytes(key, key_len)?;
             let copy = |found: &[u8]| give_copy(Some(found), value, value_len);
             of_either!(tree, tree => tree.get_with(key, copy))?.unwrap_or(Ok(EVERLEAF_NOT_FOUND))

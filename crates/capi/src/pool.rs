@@ -81,6 +81,8 @@ pub unsafe extern "C" fn everleaf_open(
     options: *const everleaf_options,
     out: *mut *mut everleaf_db,
 ) -> c_int {
+    // SAFETY: the promise of a caller.
+    unsafe { give(out, std::ptr::null_mut()) };
     call::plain("everleaf_open", || {
         // SAFETY: the promise of a caller.
         unsafe {
@@ -101,6 +103,8 @@ pub unsafe extern "C" fn everleaf_open_in_memory(
     options: *const everleaf_options,
     out: *mut *mut everleaf_db,
 ) -> c_int {
+    // SAFETY: the promise of a caller.
+    unsafe { give(out, std::ptr::null_mut()) };
     call::plain("everleaf_open_in_memory", || {
         // SAFETY: the promise of a caller.
         unsafe { boxed(out, || Ok(Some(everleaf_db { db: self::options(options).in_memory()? }))) }

@@ -236,6 +236,7 @@ pub unsafe extern "C" fn everleaf_scan_new(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_scan_new", tree, |tree| {
             boxed(out, || {
                 let range = keys((from, from_len), (to, to_len), (flags, SCAN))?;
@@ -264,6 +265,7 @@ pub unsafe extern "C" fn everleaf_txn_scan_new(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_txn_scan_new", txn, |txn| {
             boxed(out, || {
                 let range = keys((from, from_len), (to, to_len), (flags, SCAN))?;

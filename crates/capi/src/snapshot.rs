@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use db::{Db, Snapshot};
 
 use crate::batch::tree_of;
-use crate::call::{self, Handle, boxed, name, on};
+use crate::call::{self, Handle, boxed, give, name, on};
 use crate::lists::everleaf_names;
 use crate::pool::everleaf_db;
 use crate::tree::everleaf_tree;
@@ -32,6 +32,7 @@ pub unsafe extern "C" fn everleaf_snapshot_new(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_snapshot_new", db, |db| {
             boxed(out, || {
                 let snapshot = db.db.snapshot()?;
@@ -54,6 +55,7 @@ pub unsafe extern "C" fn everleaf_snapshot_tree(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_snapshot_tree", snapshot, |snapshot| {
             boxed(out, || {
                 let tree = snapshot.snapshot.tree(self::name(name)?)?;
@@ -74,6 +76,7 @@ pub unsafe extern "C" fn everleaf_snapshot_of(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_snapshot_of", snapshot, |snapshot| {
             boxed(out, || {
                 let tree = snapshot.snapshot.of(tree_of(tree)?)?;
@@ -94,6 +97,7 @@ pub unsafe extern "C" fn everleaf_snapshot_tree_names(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_snapshot_tree_names", snapshot, |snapshot| {
             boxed(out, || Ok(Some(everleaf_names::new(snapshot.snapshot.tree_names()?))))
         })

@@ -80,6 +80,7 @@ pub unsafe extern "C" fn everleaf_tree_create(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_tree_create", db, |db| {
             let make = || Ok(Some(everleaf_tree::now(&db.db, db.db.tree(self::name(name)?)?)));
             boxed(out, make)
@@ -99,6 +100,7 @@ pub unsafe extern "C" fn everleaf_tree_open(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_tree_open", db, |db| {
             boxed(out, || {
                 let tree = db.db.open_tree(self::name(name)?)?;
@@ -148,6 +150,7 @@ pub unsafe extern "C" fn everleaf_tree_with(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_tree_with", tree, |tree| {
             boxed(out, || {
                 let (now, durability) = (tree.writable()?, self::durability(durability)?);

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use db::{Db, Error, Isolation, Transaction, TransactionOptions};
 
 use crate::batch::tree_of;
-use crate::call::{self, Handle, boxed, bytes, expect_place, found, give, on};
+use crate::call::{self, Handle, boxed, bytes, expect_out, expect_place, found, give, on};
 use crate::codes::{EVERLEAF_NOT_FOUND, EVERLEAF_OK};
 use crate::failure::{Result, invalid};
-use crate::memory::{give_copy, prepare};
+use crate::memory::{clear, give_copy};
 use crate::options::durability;
 use crate::pairs::copy_value;
 use crate::pool::everleaf_db;
@@ -67,6 +67,7 @@ pub unsafe extern "C" fn everleaf_txn_begin(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_txn_begin", db, |db| {
             boxed(out, || {
                 let isolation = match isolation {
@@ -132,8 +133,9 @@ pub unsafe extern "C" fn everleaf_txn_get_alloc(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        clear(value, value_len);
         on("everleaf_txn_get_alloc", txn, |txn| {
-            prepare(value, value_len)?;
+            expect_out(value)?;
             let (tree, key) = (tree_of(tree)?, bytes(key, key_len)?);
             let copy = |found: &[u8]| give_copy(Some(found), value, value_len);
             let copied = txn.shared.with(|txn| Ok(txn.get_with(tree, key, copy)?))?;

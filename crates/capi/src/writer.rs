@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 
 use db::{Db, Error, Tree};
 
-use crate::call::{self, Handle, boxed, bytes, on, on_mut};
+use crate::call::{self, Handle, boxed, bytes, give, on, on_mut};
 use crate::codes::EVERLEAF_OK;
 use crate::failure::{Result, invalid};
 use crate::tree::everleaf_tree;
@@ -200,6 +200,7 @@ pub unsafe extern "C" fn everleaf_writer_new(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
+        give(out, std::ptr::null_mut());
         on("everleaf_writer_new", tree, |tree| {
             boxed(out, || {
                 let (now, key) = (tree.writable()?, bytes(key, key_len)?);

@@ -3,6 +3,7 @@
 mod codes;
 mod handles;
 mod model;
+mod places;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
