@@ -7,6 +7,7 @@ mod capi;
 mod circles;
 mod heavy;
 mod images;
+mod install;
 mod layering;
 mod links;
 mod mutants;
@@ -99,6 +100,15 @@ enum Task {
         /// Only defects of which these are words: of their name, their file or their list
         words: Vec<String>,
     },
+    /// The C library, what finds it, and the command, as a system has them
+    Install {
+        /// Below which bin, include, lib and share are
+        #[arg(long, default_value = "/usr/local")]
+        prefix: PathBuf,
+        /// Put in front of it: where packages are made
+        #[arg(long)]
+        destdir: Option<PathBuf>,
+    },
     /// All of a release but the publishing; tells what is left to do
     Release {
         /// Nothing is published: docs/RELEASING.md says how that is done
@@ -139,6 +149,7 @@ fn main() -> ExitCode {
         Task::Instructions { renew } => run(steps::instructions(renew)),
         Task::Way { renew, route } => way::run(&root(), renew, route.as_deref()),
         Task::Mutants { words } => mutants(&words),
+        Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
         Task::Release { dry_run: _ } => release::dry_run(&root()),
         Task::Images { file, images: all, in_recovery } => images(&file, [all, in_recovery]),
     }
