@@ -1,0 +1,3 @@
+module everleaf.example/words
+
+go 1.21
