@@ -4,6 +4,9 @@
 //! runs it.
 //!
 //! One thread, no background threads, keys from a fixed seed: two runs execute the same instructions.
+//!
+//! With an argument it only writes the keys to a file of that name, for the program in C that is counted beside it
+//! (crates/capi/tests/instructions.c): all keys, and then some of those that are in the tree.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -373,7 +376,18 @@ fn middle(keys: &mut Keys) -> Vec<u64> {
     all.into_iter().filter(|key| *key < end).take(OPERATIONS / SHORT).collect()
 }
 
+/// Writes the keys for the program in C.
+fn write_keys(path: &Path) -> Result<()> {
+    let mut keys = Keys::new();
+    let all = keys.all.clone();
+    let bytes = all.into_iter().chain(keys.some(OPERATIONS)).flat_map(u64::to_be_bytes);
+    Ok(std::fs::write(path, bytes.collect::<Vec<u8>>())?)
+}
+
 fn main() -> Result<()> {
+    if let Some(path) = std::env::args_os().nth(1) {
+        return write_keys(Path::new(&path));
+    }
     let dir = tempfile::tempdir()?;
     db(&dir.path().join("db"))?;
     words(&dir.path().join("words"))?;
