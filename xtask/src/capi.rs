@@ -38,6 +38,12 @@ pub enum Task {
     Valgrind,
     /// The programs of the tests under AddressSanitizer and UndefinedBehaviorSanitizer
     Asan,
+    /// Bytes as sequences of calls, under AddressSanitizer; EVERLEAF_SEED says where they start
+    Fuzz {
+        /// For how long
+        #[arg(default_value_t = 60)]
+        seconds: u64,
+    },
 }
 
 /// Runs one of them.
@@ -46,6 +52,7 @@ pub fn run(root: &Path, task: Task) -> ExitCode {
         Task::Check => check(root),
         Task::Valgrind => valgrind(root),
         Task::Asan => asan(root),
+        Task::Fuzz { seconds } => fuzz(root, seconds),
     };
     match done {
         Ok(None) => ExitCode::SUCCESS,
@@ -163,60 +170,99 @@ fn valgrind(root: &Path) -> Outcome {
     Ok(None)
 }
 
-/// The programs are built with the checks of gcc, and the library with those of rustc, which has the run-time library of both.
+/// The static library with checks of addresses, and what links it: its programs have the run-time library of rustc for their
+/// own checks, too.
+struct Checked {
+    folder: PathBuf,
+    runtime: PathBuf,
+}
+
+impl Checked {
+    /// Builds it with further flags, in a folder of its own; nothing if this compiler cannot.
+    fn build(root: &Path, into: &str, flags: &str) -> Result<Option<Self>, Failure> {
+        let sysroot = output(root, "rustc", &["--print", "sysroot"])?;
+        let runtimes = Path::new(sysroot.trim()).join("lib/rustlib").join(TARGET).join("lib");
+        let files = std::fs::read_dir(&runtimes).into_iter().flatten().flatten();
+        let name =
+            |file: &std::fs::DirEntry| file.file_name().to_string_lossy().ends_with("_rt.asan.a");
+        let Some(runtime) = files.into_iter().find(name) else { return Ok(None) };
+        let into = target(root).join(into);
+        let mut build = cargo();
+        build.args(["build", "--quiet", "-p", "everleaf-capi", "--lib", "--target", TARGET]);
+        build.arg("--target-dir").arg(&into).env("RUSTC_BOOTSTRAP", "1");
+        build.env("RUSTFLAGS", format!("-Zsanitizer=address {flags}"));
+        do_it(root, build.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only"))?;
+        let folder = into.join(TARGET).join("debug");
+        Ok(Some(Self { folder, runtime: runtime.path() }))
+    }
+
+    /// Compiles a program of sources that have the checks of gcc as well.
+    fn program(&self, root: &Path, sources: &[&str]) -> Result<PathBuf, Failure> {
+        let path = self.folder.join(format!("capi_{}", sources[0]));
+        let (mut linker, mut objects) = (Command::new("c++"), Vec::new());
+        for source in sources {
+            let (compiler, standard) = match source.ends_with(".cpp") {
+                true => ("c++", "-std=c++17"),
+                false => ("cc", "-std=c99"),
+            };
+            let object = self.folder.join(format!("capi_{source}.o"));
+            let mut command = Command::new(compiler);
+            command.args([standard, "-g", "-O1", INCLUDE, "-c", "-fsanitize=address,undefined"]);
+            command.args(["-fno-sanitize-recover=all", "-o"]).arg(&object);
+            do_it(root, command.arg(format!("crates/capi/tests/{source}")))?;
+            objects.push(object);
+        }
+        // What gcc would link for its own checks of addresses must stay out.
+        linker.arg("-o").arg(&path).args(objects).arg(self.folder.join("libeverleaf.a"));
+        linker.arg("-Wl,--whole-archive").arg(&self.runtime).arg("-Wl,--no-whole-archive");
+        do_it(root, linker.args(["-lubsan", "-rdynamic"]).args(SYSTEM))?;
+        Ok(path)
+    }
+}
+
+/// Runs the programs of the tests.
 fn asan(root: &Path) -> Outcome {
-    let sysroot = output(root, "rustc", &["--print", "sysroot"])?;
-    let runtimes = Path::new(sysroot.trim()).join("lib/rustlib").join(TARGET).join("lib");
-    let files = std::fs::read_dir(&runtimes).into_iter().flatten().flatten();
-    let name =
-        |file: &std::fs::DirEntry| file.file_name().to_string_lossy().ends_with("_rt.asan.a");
-    let Some(runtime) = files.into_iter().find(name) else {
+    if !["cc", "c++"].into_iter().all(has) {
+        return Ok(Some("cc or c++"));
+    }
+    let Some(checked) = Checked::build(root, "asan", "")? else {
         return Ok(Some("AddressSanitizer of this compiler"));
     };
-    if !has("cc") {
-        return Ok(Some("cc"));
-    }
-    let into = target(root).join("asan");
-    let mut build = cargo();
-    build.args([
-        "build",
-        "--quiet",
-        "-p",
-        "everleaf-capi",
-        "--lib",
-        "--target",
-        TARGET,
-        "--target-dir",
-    ]);
-    build.arg(&into).env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
-    do_it(root, build.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only"))?;
-    let folder = into.join(TARGET).join("debug");
-    let runtime = runtime.path();
-    let runtime = runtime.to_str().ok_or("a path that is not UTF-8")?;
-    // What gcc would link for its own checks of addresses must stay out.
-    let objects = ["-c", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    let link = ["-Wl,--whole-archive", runtime, "-Wl,--no-whole-archive", "-lubsan", "-rdynamic"];
     // Not `pools`, which measures memory: with the checks there is more of it.
-    let programs: [(&str, &[&str]); 5] = [
-        ("operations", &[OPERATIONS, "7", "alone"]),
-        ("misuse", &[]),
-        ("lifetimes", &[]),
-        ("threads", &[]),
-        ("large", &["20000001"]),
+    let programs: [(&str, &[&str]); 6] = [
+        ("operations.c", &[OPERATIONS, "7", "alone"]),
+        ("misuse.c", &[]),
+        ("lifetimes.c", &[]),
+        ("threads.c", &[]),
+        ("large.c", &["20000001"]),
+        ("cpp.cpp", &["4000", "7"]),
     ];
-    for (program, args) in programs {
-        let object = folder.join(format!("capi_{program}.o"));
-        let mut compiler = Command::new("cc");
-        compiler.args(["-std=c99", "-g", "-O1", INCLUDE]).args(objects).arg("-o").arg(&object);
-        do_it(root, compiler.arg(format!("crates/capi/tests/{program}.c")))?;
-        let path = folder.join(format!("capi_{program}"));
-        let mut linker = Command::new("cc");
-        linker.arg("-o").arg(&path).arg(object).arg(folder.join("libeverleaf.a"));
-        do_it(root, linker.args(link).args(SYSTEM))?;
-        println!("== {program} {}", args.join(" "));
-        do_it(root, Command::new(path).arg(emptied(&folder)?).args(args))?;
+    for (source, args) in programs {
+        let program = checked.program(root, &[source])?;
+        println!("== {source} {}", args.join(" "));
+        do_it(root, Command::new(program).arg(emptied(&checked.folder)?).args(args))?;
     }
     println!("capi: {} programs, no report", programs.len());
+    Ok(None)
+}
+
+/// Sequences of calls for so many seconds, made of those that reached new places.
+fn fuzz(root: &Path, seconds: u64) -> Outcome {
+    if !["cc", "c++"].into_iter().all(has) {
+        return Ok(Some("cc or c++"));
+    }
+    let counted = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 \
+                   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Ccodegen-units=1";
+    let Some(checked) = Checked::build(root, "fuzz-capi", counted)? else {
+        return Ok(Some("AddressSanitizer of this compiler"));
+    };
+    let program = checked.program(root, &["fuzz.c", "fuzz_driver.c"])?;
+    let kept = checked.folder.join("input");
+    let seed = std::env::var("EVERLEAF_SEED").unwrap_or_else(|_| "1".into());
+    let mut command = Command::new(program);
+    command.arg(format!("-{seconds}")).arg(seed).arg(&kept);
+    do_it(root, &mut command)
+        .map_err(|error| format!("{error}; the input is in {}", kept.display()))?;
     Ok(None)
 }
 
