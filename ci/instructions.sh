@@ -38,7 +38,7 @@ count() {
     fi
     # "1,234 (5.6%)  file:instructions::db_put [program]" -> "db_put 0.12".
     callgrind_annotate --auto=no --inclusive=yes --threshold=100 "$out/calls" \
-        | sed -nE 's/^ *([0-9,]+) .*:(instructions::)?((db|words|c)_[a-z0-9_]+)( \[.*|$)/\3 \1/p' | tr -d , \
+        | sed -nE 's/^ *([0-9,]+) .*:(instructions::)?((db|words|c)_[a-z0-9_]+) \[.*/\3 \1/p' | tr -d , \
         | awk -v n="$(awk '$1 == "operations" { print $2 }' "$out/said")" '{ printf "%s %.0f\n", $1, $2 / n }'
 }
 

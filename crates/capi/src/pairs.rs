@@ -65,27 +65,39 @@ pub(crate) unsafe fn keys<'a>(
     Ok(Keys { from, to: bound(to, to_len, flags & EVERLEAF_TO_INCLUDED != 0)? })
 }
 
-/// Copies a value to a caller's buffer if it has room, and says how long the value is in any case.
+/// Copies a value to a caller's buffer if it has room; returns how long the value is. The reads that call this pass on what
+/// it returns several times, so that is a number, and no failure.
 ///
 /// # Safety
 ///
-/// The buffer and the place of the length are there, or NULL.
+/// The buffer is there, or NULL without a length.
 #[inline(always)]
-pub(crate) unsafe fn copy_value(
-    value: &[u8],
-    (buf, buf_len): (*mut c_void, usize),
-    value_len: *mut usize,
-) -> Result<c_int> {
-    // SAFETY: the caller's promise.
-    unsafe { give(value_len, value.len()) };
-    if value.len() > buf_len {
-        return Err(Failure::BufferTooSmall { bytes: buf_len, needed: value.len() });
-    }
-    if !value.is_empty() {
+pub(crate) unsafe fn copy_value(value: &[u8], buf: *mut c_void, buf_len: usize) -> usize {
+    if !value.is_empty() && value.len() <= buf_len {
         // SAFETY: the caller's promise; the value is not in the caller's buffer, but in the pool's memory.
         unsafe { ptr::copy_nonoverlapping(value.as_ptr(), buf.cast(), value.len()) };
     }
-    Ok(EVERLEAF_OK)
+    value.len()
+}
+
+/// Says how long the value is that was copied, if it was there and had room.
+///
+/// # Safety
+///
+/// The place is there, or NULL.
+#[inline(always)]
+pub(crate) unsafe fn say_copied(
+    copied: Option<usize>,
+    buf_len: usize,
+    value_len: *mut usize,
+) -> Result<c_int> {
+    // SAFETY: the caller's promise.
+    unsafe { give(value_len, copied.unwrap_or(0)) };
+    match copied {
+        None => Ok(EVERLEAF_NOT_FOUND),
+        Some(needed) if needed > buf_len => Err(Failure::BufferTooSmall { bytes: buf_len, needed }),
+        Some(_) => Ok(EVERLEAF_OK),
+    }
 }
 
 /// Sets the value of a key, which other threads see when this returns, and which is on disk soon after or then, as the
@@ -392,11 +404,8 @@ pub unsafe extern "C" fn everleaf_get(
                 expect_place(buf, buf_len)?;
             }
             let key = bytes(key, key_len)?;
-            let copy = |value: &[u8]| copy_value(value, (buf, buf_len), value_len);
-            of_either!(tree, tree => tree.get_with(key, copy))?.unwrap_or_else(|| {
-                give(value_len, 0);
-                Ok(EVERLEAF_NOT_FOUND)
-            })
+            let copy = |value: &[u8]| copy_value(value, buf, buf_len);
+            say_copied(of_either!(tree, tree => tree.get_with(key, copy))?, buf_len, value_len)
         })
     }
 }

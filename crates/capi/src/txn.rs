@@ -11,7 +11,7 @@ use crate::codes::{EVERLEAF_NOT_FOUND, EVERLEAF_OK};
 use crate::failure::{Result, invalid};
 use crate::memory::{clear, give_copy};
 use crate::options::durability;
-use crate::pairs::copy_value;
+use crate::pairs::{copy_value, say_copied};
 use crate::pool::everleaf_db;
 use crate::tree::everleaf_tree;
 
@@ -109,12 +109,9 @@ pub unsafe extern "C" fn everleaf_txn_get(
                 expect_place(buf, buf_len)?;
             }
             let (tree, key) = (tree_of(tree)?, bytes(key, key_len)?);
-            let copy = |value: &[u8]| copy_value(value, (buf, buf_len), value_len);
+            let copy = |value: &[u8]| copy_value(value, buf, buf_len);
             let copied = txn.shared.with(|txn| Ok(txn.get_with(tree, key, copy)?))?;
-            copied.unwrap_or_else(|| {
-                give(value_len, 0);
-                Ok(EVERLEAF_NOT_FOUND)
-            })
+            say_copied(copied, buf_len, value_len)
         })
     }
 }

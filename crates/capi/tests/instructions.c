@@ -12,6 +12,10 @@ enum { KEY = 8, FILL = 40000, OPERATIONS = 10000 };
 
 static unsigned char keys[FILL + 2 * OPERATIONS][KEY];
 
+int c_put(everleaf_tree *tree, unsigned char (*at)[KEY]);
+int c_get(everleaf_tree *tree, unsigned char (*at)[KEY]);
+int c_next(everleaf_cursor *cursor);
+
 static void must(int code) {
     if (code != EVERLEAF_OK) {
         fprintf(stderr, "%d: %s\n", code, everleaf_last_message());
@@ -19,13 +23,13 @@ static void must(int code) {
     }
 }
 
-__attribute__((noinline)) static int c_put(everleaf_tree *tree, unsigned char (*at)[KEY]) {
+__attribute__((noinline, noclone)) int c_put(everleaf_tree *tree, unsigned char (*at)[KEY]) {
     int failed = 0;
     for (int i = 0; i < OPERATIONS; i++) failed |= everleaf_put(tree, at[i], KEY, at[i], KEY);
     return failed;
 }
 
-__attribute__((noinline)) static int c_get(everleaf_tree *tree, unsigned char (*at)[KEY]) {
+__attribute__((noinline, noclone)) int c_get(everleaf_tree *tree, unsigned char (*at)[KEY]) {
     unsigned char value[100];
     size_t len;
     int failed = 0;
@@ -36,7 +40,7 @@ __attribute__((noinline)) static int c_get(everleaf_tree *tree, unsigned char (*
 }
 
 /* A step, and a look at the pair: two calls. */
-__attribute__((noinline)) static int c_next(everleaf_cursor *cursor) {
+__attribute__((noinline, noclone)) int c_next(everleaf_cursor *cursor) {
     const void *key, *value;
     size_t key_len, value_len;
     int failed = 0;
