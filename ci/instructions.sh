@@ -2,7 +2,7 @@
 # Hazard: work that nobody sees, because times are noisy. Counts the instructions of each kind of
 # operation (crates/everleaf/examples/instructions.rs, under callgrind, which has no AVX-512) and
 # compares them with ci/instructions.txt: 2 % more or less fails. The rows c_* are of a program in C
-# (crates/capi/tests/instructions.c), which may take 40 more a call than Rust with the same keys.
+# (crates/capi/tests/instructions.c) with the same keys; how many more a call takes is printed.
 #
 #   ci/instructions.sh           compares
 #   ci/instructions.sh --renew   writes ci/instructions.txt: after a change that is meant to cost or
@@ -59,10 +59,8 @@ awk '
         split("c_get db_get_with 1 c_put db_put 1 c_next db_cursor_all 2", row)
         for (i = 1; i < 9; i += 3) {
             more = (of[row[i]] - of[row[i + 1]]) / row[i + 2]
-            printf "%-6s %+.1f a call beside %s, at most +40\n", row[i], more, row[i + 1]
-            failed += more > 40
+            printf "%-6s %+.1f a call beside %s\n", row[i], more, row[i + 1]
         }
-        exit failed > 0
     }
 ' "$out/counts"
 

@@ -8,6 +8,9 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+/// How many bytes the shared library may have: what a change adds by accident is seen.
+const BYTES_MAX: u64 = 3_700_000;
+
 /// Examples, and what they print.
 const C: [(&str, &str); 3] = [
     ("queue", "2000 jobs taken, 0 left\n"),
@@ -102,6 +105,8 @@ fn what_was_installed_is_whole_and_names_no_machine(installed: &Installed) {
     let [newest, soname] = links.map(|link| link.expect("a link"));
     assert_eq!(newest, Path::new("libeverleaf.so.0"));
     assert_eq!(soname, Path::new(concat!("libeverleaf.so.", env!("CARGO_PKG_VERSION"))));
+    let bytes = fs::metadata(lib.join("libeverleaf.so")).expect("a library").len();
+    assert!(bytes <= BYTES_MAX, "libeverleaf.so has {bytes} bytes");
     if has("readelf", "--version") {
         let told = run(Command::new("readelf").arg("-dS").arg(lib.join("libeverleaf.so")));
         assert!(told.contains("soname: [libeverleaf.so.0]"), "{told}");
