@@ -5,6 +5,7 @@
 mod api;
 mod capi;
 mod circles;
+mod dist;
 mod heavy;
 mod images;
 mod install;

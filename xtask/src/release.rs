@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode};
 
 use serde_json::Value;
 
+use crate::dist;
 use crate::steps::{self, Step};
 
 /// What each package must have beside its sources.
@@ -73,6 +74,7 @@ fn look(root: &Path) -> Result<Vec<String>, String> {
     if steps::run(root, &steps) != ExitCode::SUCCESS {
         left.push("the step above has failed".into());
     }
+    left.extend(dist::make(root, &version)?);
     Ok(left)
 }
 
