@@ -538,6 +538,14 @@ impl Tree {
         Error::OtherPool { name: self.name().to_owned() }
     }
 
+    /// Returns whether the next write may wait for the disk, as far as can be told. For bindings of languages in which
+    /// a thread that waits has to give up a lock first.
+    #[doc(hidden)]
+    #[inline]
+    pub fn may_wait(&self) -> bool {
+        self.on.may_wait()
+    }
+
     /// Waits until what the handle has just written is as durable as it is to be.
     #[inline(always)]
     pub(crate) fn settle(&self) -> Result<()> {

@@ -104,6 +104,12 @@ impl File {
     pub fn durable_epoch(&self) -> u64 {
         self.inner.epochs.durable()
     }
+    /// Whether the next step may wait before it begins, for its turn or for the disk. It is a guess: others may change
+    /// that at any moment.
+    #[inline]
+    pub fn may_wait(&self) -> bool {
+        self.inner.barrier.load(Ordering::Relaxed) != 0
+    }
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
     ///
     /// # Errors

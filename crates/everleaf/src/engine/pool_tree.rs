@@ -92,6 +92,15 @@ impl PoolTree {
         on_medium!(self, on => on.tree.until())
     }
 
+    /// Whether a write may wait before it begins.
+    #[inline]
+    pub fn may_wait(&self) -> bool {
+        match self {
+            PoolTree::File(on) => on.pool.trees().medium().may_wait(),
+            PoolTree::Dax(_) => false,
+        }
+    }
+
     pub fn geometry(&self) -> Geometry {
         on_medium!(self, on => on.tree.tree().pool().geometry())
     }
