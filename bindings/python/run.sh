@@ -20,7 +20,10 @@ export CARGO_TARGET_DIR="$top/build"
 
 # The interpreter of a version: in the path, or among those of pyenv.
 find_python() {
-    command -v "python$1" 2>/dev/null && "python$1" -c '' 2>/dev/null && return
+    if "python$1" -c '' 2>/dev/null; then
+        command -v "python$1"
+        return
+    fi
     for python in "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python; do
         [ -x "$python" ] && echo "$python" && return
     done
@@ -39,12 +42,19 @@ environment() {
     echo "$venv"
 }
 
-# The wheel, as it is published. The tools are those of an environment.
+# Runs maturin with the tools of an environment.
+run_maturin() {
+    venv=$1
+    shift
+    PYO3_PYTHON="$venv/bin/python" VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH" "$venv/bin/maturin" "$@" >&2
+}
+
+# The wheel, as it is published. One interpreter builds it for all of them.
 wheel() {
     rm -rf "$dist"
-    PYO3_PYTHON="$1/bin/python" VIRTUAL_ENV="$1" PATH="$1/bin:$PATH" \
-        "$1/bin/maturin" build --locked --release --zig --compatibility manylinux2014 --sdist -o "$dist" >&2
-    bytes=$(wc -c <"$dist"/*.whl)
+    builder=$(environment "$first")
+    run_maturin "$builder" build --locked --release --zig --compatibility manylinux2014 -o "$dist"
+    bytes=$(cat "$dist"/*.whl | wc -c)
     ls -l "$dist" >&2
     [ "$bytes" -le "$most" ] || { echo "the wheel has $bytes bytes, at most $most" >&2 && exit 1; }
 }
@@ -67,7 +77,7 @@ test)
     export PYO3_PYTHON="$venv/bin/python"
     cargo fmt --check
     cargo clippy -q --locked -- -D warnings
-    wheel "$venv"
+    wheel
     for python in $pythons; do
         venv=$(environment "$python")
         install "$venv"
@@ -79,13 +89,15 @@ test)
     done
     ;;
 wheel)
-    wheel "$(environment "$first")"
+    wheel
+    run_maturin "$builder" sdist -o "$dist"
+    ls -l "$dist"
     ;;
 bench)
     # The last version for which plyvel has a wheel.
     python=${PYTHON:-$(find_python 3.12)}
     venv=$(environment "${python:-$first}")
-    wheel "$venv"
+    wheel
     install "$venv"
     for package in plyvel lmdb; do
         "$venv/bin/pip" install -q --disable-pip-version-check --only-binary :all: $package ||
@@ -95,7 +107,7 @@ bench)
     ;;
 kill)
     venv=$(environment "${PYTHON:-$first}")
-    wheel "$venv"
+    wheel
     install "$venv"
     "$venv/bin/python" tests/test_kill.py "${@:-500}"
     ;;

@@ -70,7 +70,26 @@ pub fn pair<'py>(item: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound
     Ok((key, value))
 }
 
-/// A `bytes`, if there is something.
-pub fn some_bytes<'py>(py: Python<'py>, bytes: Option<&[u8]>) -> Option<Bound<'py, PyBytes>> {
-    bytes.map(|bytes| PyBytes::new(py, bytes))
+/// A value of more bytes may find no memory.
+const LARGE: usize = 1 << 20;
+
+/// A `bytes` of Python.
+#[inline]
+pub fn made<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    match bytes.len() {
+        // This panics without memory, which the interpreter itself would not survive.
+        ..LARGE => Ok(PyBytes::new(py, bytes)),
+        len => PyBytes::new_with(py, len, |to| {
+            to.copy_from_slice(bytes);
+            Ok(())
+        }),
+    }
+}
+
+/// The same, if there is something.
+pub fn some_bytes<'py>(
+    py: Python<'py>,
+    bytes: Option<&[u8]>,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    bytes.map(|bytes| made(py, bytes)).transpose()
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::bytes::bytes;
 use crate::bytes::some_bytes;
+use crate::bytes::{bytes, made};
 use crate::errors::raise;
 use crate::pool::Pool;
 use crate::reads::Pair;
@@ -74,7 +74,7 @@ impl Cursor {
     /// The key that the cursor is at, or None.
     #[getter]
     fn key<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        Ok(some_bytes(py, self.at()?.key()))
+        some_bytes(py, self.at()?.key())
     }
 
     /// The value that the cursor is at, or None.
@@ -82,7 +82,7 @@ impl Cursor {
     fn value<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let mut cursor = self.at()?;
         let value = cursor.value().map_err(|error| raise(py, error))?;
-        Ok(some_bytes(py, value))
+        some_bytes(py, value)
     }
 
     /// The pair that the cursor is at, or None.
@@ -90,6 +90,6 @@ impl Cursor {
     fn item<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
         let mut cursor = self.at()?;
         let pair = cursor.pair().map_err(|error| raise(py, error))?;
-        Ok(pair.map(|(key, value)| (PyBytes::new(py, key), PyBytes::new(py, value))))
+        pair.map(|(key, value)| Ok((made(py, key)?, made(py, value)?))).transpose()
     }
 }

@@ -4,15 +4,20 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use store::ReadTree;
 
-use crate::bytes::bytes;
+use crate::bytes::{bytes, made};
 use crate::errors::raise;
 
 /// A key and its value.
 pub type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// A pair of the store as one of Python.
-pub fn pair(py: Python<'_>, pair: Option<store::Pair>) -> Option<Pair<'_>> {
-    pair.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value)))
+pub fn pair(py: Python<'_>, pair: Option<store::Pair>) -> PyResult<Option<Pair<'_>>> {
+    pair.map(|(key, value)| Ok((made(py, &key)?, made(py, &value)?))).transpose()
+}
+
+/// A pair that the store has found.
+fn found(py: Python<'_>, found: store::Result<Option<store::Pair>>) -> PyResult<Option<Pair<'_>>> {
+    pair(py, found.map_err(|error| raise(py, error))?)
 }
 
 #[inline]
@@ -22,7 +27,8 @@ pub fn get<'py>(
     key: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let key = bytes("a key", key)?;
-    tree.get_with(&*key, |value| PyBytes::new(py, value)).map_err(|error| raise(py, error))
+    let found = tree.get_with(&*key, |value| made(py, value));
+    found.map_err(|error| raise(py, error))?.transpose()
 }
 
 pub fn get_many<'py>(
@@ -42,11 +48,11 @@ pub fn len(py: Python<'_>, tree: &impl ReadTree) -> PyResult<usize> {
 }
 
 pub fn first<'py>(py: Python<'py>, tree: &impl ReadTree) -> PyResult<Option<Pair<'py>>> {
-    tree.first().map(|found| pair(py, found)).map_err(|error| raise(py, error))
+    found(py, tree.first())
 }
 
 pub fn last<'py>(py: Python<'py>, tree: &impl ReadTree) -> PyResult<Option<Pair<'py>>> {
-    tree.last().map(|found| pair(py, found)).map_err(|error| raise(py, error))
+    found(py, tree.last())
 }
 
 /// The pair with the largest key that is not above `key`.
@@ -56,7 +62,7 @@ pub fn floor<'py>(
     key: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Pair<'py>>> {
     let key = bytes("a key", key)?;
-    tree.floor(&*key).map(|found| pair(py, found)).map_err(|error| raise(py, error))
+    found(py, tree.floor(&*key))
 }
 
 /// The pair with the smallest key that is not below `key`.
@@ -66,7 +72,7 @@ pub fn ceiling<'py>(
     key: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Pair<'py>>> {
     let key = bytes("a key", key)?;
-    tree.ceiling(&*key).map(|found| pair(py, found)).map_err(|error| raise(py, error))
+    found(py, tree.ceiling(&*key))
 }
 
 pub fn value_len(
@@ -92,5 +98,5 @@ pub fn read_at<'py>(
     let size = len.saturating_sub(offset).min(size as u64) as usize;
     let mut part = vec![0; size];
     let read = tree.read_at(&*key, offset, &mut part).map_err(raised)?;
-    Ok(read.map(|read| PyBytes::new(py, &part[..read])))
+    read.map(|read| made(py, &part[..read])).transpose()
 }

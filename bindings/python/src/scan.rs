@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyList, PyTuple};
 use store::{Cursor, Result};
 
-use crate::bytes::owned;
+use crate::bytes::{made, owned};
 use crate::errors::raise;
 use crate::pool::Pool;
 use crate::wait::lock_at_once;
@@ -147,15 +147,15 @@ impl Walk {
     fn item<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, usize)>> {
         if let What::Keys = self.what {
             let key = self.cursor.key();
-            return Ok(key.map(|key| (PyBytes::new(py, key).into_any(), key.len())));
+            return key.map(|key| Ok((made(py, key)?.into_any(), key.len()))).transpose();
         }
         let pair = self.cursor.pair().map_err(|error| raise(py, error))?;
         let Some((key, value)) = pair else { return Ok(None) };
         let bytes = key.len() + value.len();
-        let value = PyBytes::new(py, value);
+        let value = made(py, value)?;
         Ok(Some(match self.what {
             What::Values => (value.into_any(), bytes),
-            _ => (PyTuple::new(py, [PyBytes::new(py, key), value])?.into_any(), bytes),
+            _ => (PyTuple::new(py, [made(py, key)?, value])?.into_any(), bytes),
         }))
     }
 }

@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 use store::{Isolation, Swap, TransactionOptions};
 
 use crate::bytes::some_bytes;
-use crate::bytes::{bytes, owned};
+use crate::bytes::{bytes, made, owned};
 use crate::db::Db;
 use crate::errors::{over, raise};
 use crate::options::durability;
@@ -160,7 +160,7 @@ impl Transaction {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let key = bytes("a key", key)?;
         let old = self.with(py, |transaction| transaction.remove(&tree.tree, &*key))?;
-        Ok(some_bytes(py, old.as_deref()))
+        some_bytes(py, old.as_deref())
     }
 
     /// Set `key` if it is not there, and return whether that was so.
@@ -302,11 +302,9 @@ impl TransactionScan {
             return Ok(None);
         };
         let item = match self.what {
-            What::Keys => PyBytes::new(py, &key).into_any(),
-            What::Values => PyBytes::new(py, &value).into_any(),
-            What::Pairs => {
-                (PyBytes::new(py, &key), PyBytes::new(py, &value)).into_pyobject(py)?.into_any()
-            }
+            What::Keys => made(py, &key)?.into_any(),
+            What::Values => made(py, &value)?.into_any(),
+            What::Pairs => (made(py, &key)?, made(py, &value)?).into_pyobject(py)?.into_any(),
         };
         let end = std::ops::Bound::Excluded(key);
         if self.reverse {

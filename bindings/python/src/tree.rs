@@ -166,7 +166,7 @@ impl Tree {
         let key = bytes("a key", key)?;
         let key = &*key;
         let old = self.write(py, 0, |tree| tree.remove(key))?;
-        Ok(some_bytes(py, old.as_deref()))
+        some_bytes(py, old.as_deref())
     }
 
     /// Set the value of `key` and return the one before, or None.
@@ -179,7 +179,7 @@ impl Tree {
         let (key, value) = (bytes("a key", key)?, bytes("a value", value)?);
         let (key, value) = (&*key, &*value);
         let old = self.write(py, value.len(), |tree| tree.insert(key, value))?;
-        Ok(some_bytes(py, old.as_deref()))
+        some_bytes(py, old.as_deref())
     }
 
     /// Set `key` if it is not there, and return whether that was so.
@@ -227,13 +227,13 @@ impl Tree {
     /// Remove the pair with the smallest key and return it, or None.
     fn pop_first<'py>(&self, py: Python<'py>) -> PyResult<Option<reads::Pair<'py>>> {
         let pair = self.write(py, 0, |tree| tree.pop_first())?;
-        Ok(reads::pair(py, pair))
+        reads::pair(py, pair)
     }
 
     /// Remove the pair with the largest key and return it, or None.
     fn pop_last<'py>(&self, py: Python<'py>) -> PyResult<Option<reads::Pair<'py>>> {
         let pair = self.write(py, 0, |tree| tree.pop_last())?;
-        Ok(reads::pair(py, pair))
+        reads::pair(py, pair)
     }
 
     /// Remove all pairs, in the same time however many there are.

@@ -36,23 +36,33 @@ pub fn run<T: Send + 'static>(
     py: Python<'_>,
     call: impl FnOnce() -> store::Result<T> + Send + 'static,
 ) -> PyResult<T> {
-    let (send, mut answers) = mpsc::sync_channel(1);
-    let job = move || {
+    let answer = Arc::new(Mutex::new(None));
+    let place = Arc::clone(&answer);
+    run_job(py, Box::new(move || *lock(&place) = Some(call())))?;
+    let answer = lock(&answer).take().expect("the job has ended");
+    answer.map_err(|error| raise(py, error))
+}
+
+/// The part of it that is the same for all types.
+fn run_job(py: Python<'_>, job: Box<dyn FnOnce() + Send>) -> PyResult<()> {
+    let (send, mut done) = mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name("everleaf-call".into());
+    let spawned = thread.spawn(move || {
+        job();
         // Nobody listens any more after a signal.
-        let _ = send.send(call());
-    };
-    std::thread::Builder::new()
-        .name("everleaf-call".into())
-        .spawn(job)
-        .map_err(|error| PyRuntimeError::new_err(format!("no thread for the call: {error}")))?;
+        let _ = send.send(());
+    });
+    if let Err(error) = spawned {
+        return Err(PyRuntimeError::new_err(format!("no thread for the call: {error}")));
+    }
     loop {
-        let answer;
-        (answers, answer) = py.detach(move || {
-            let answer = answers.recv_timeout(SLICE);
-            (answers, answer)
+        let ended;
+        (done, ended) = py.detach(move || {
+            let ended = done.recv_timeout(SLICE);
+            (done, ended)
         });
-        match answer {
-            Ok(answer) => return answer.map_err(|error| raise(py, error)),
+        match ended {
+            Ok(()) => return Ok(()),
             Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err(PyRuntimeError::new_err("the call panicked; its message is on stderr"));
