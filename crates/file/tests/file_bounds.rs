@@ -51,6 +51,7 @@ fn without_background_no_step_ever_waits() {
 #[test]
 fn what_waits_for_a_disk_that_stands_still_is_bounded_and_goes_on_after_it() {
     let (slow, toy) = on_slow_disk(&pending(256 << 10));
+    assert!(!toy.file.may_wait());
     slow.hold();
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -66,6 +67,7 @@ fn what_waits_for_a_disk_that_stands_still_is_bounded_and_goes_on_after_it() {
         while toy.file.stats().waits < 8 {
             thread::sleep(Duration::from_millis(1));
         }
+        assert!(toy.file.may_wait());
         slow.release();
         let before = done.load(Ordering::Relaxed);
         while (done.load(Ordering::Relaxed) - before) * STEP_BYTES <= 1 << 20 {
