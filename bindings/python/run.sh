@@ -83,8 +83,8 @@ test)
         install "$venv"
         "$venv/bin/python" --version
         "$venv/bin/mypy" --strict python/everleaf
-        # Away from the sources, so that it looks into the package that is installed.
-        (cd "$top" && "$venv/bin/python" -m mypy.stubtest everleaf)
+        # The only stub. Away from the sources, so that it is compared with the module that is installed.
+        (cd "$top" && "$venv/bin/python" -m mypy.stubtest everleaf._everleaf)
         "$venv/bin/python" -m pytest -q -p no:cacheprovider "$@"
     done
     ;;

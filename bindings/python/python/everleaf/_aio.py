@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from ._everleaf import Watch
 
+__all__ = ["wait"]
+
 if TYPE_CHECKING:
     from ._db import Db
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+__all__: list[str] = []
+
 
 def _expect_main_interpreter() -> None:
     try:

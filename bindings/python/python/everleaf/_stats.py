@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid as _uuid
 from dataclasses import dataclass
 
+__all__ = ["Compaction", "Counts", "Damage", "MemoryStats", "Stats", "TreeStats"]
+
 
 @dataclass(frozen=True)
 class MemoryStats:

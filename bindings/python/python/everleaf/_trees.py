@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union, cast, 
 
 from . import _everleaf
 
+__all__ = ["SnapshotTree", "TransactionTree", "Tree"]
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
