@@ -44,9 +44,9 @@ environment() {
 
 # Runs maturin with the tools of an environment.
 run_maturin() {
-    venv=$1
+    tools=$1
     shift
-    PYO3_PYTHON="$venv/bin/python" VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH" "$venv/bin/maturin" "$@" >&2
+    PYO3_PYTHON="$tools/bin/python" VIRTUAL_ENV="$tools" PATH="$tools/bin:$PATH" "$tools/bin/maturin" "$@" >&2
 }
 
 # The wheel, as it is published. One interpreter builds it for all of them.
