@@ -17,8 +17,8 @@ use crate::reads;
 use crate::scan::{Bounds, Scan};
 use crate::wait;
 
-/// A value of more bytes takes longer to write than the interpreter's lock to give up.
-const LARGE: usize = 64 << 10;
+/// A value of more bytes goes to the file, some of them at once, and other threads of Python are not to stand still for that.
+const LARGE: usize = 2 << 10;
 
 /// A named tree of a pool.
 #[pyclass(frozen, subclass, mapping, module = "everleaf._everleaf")]
