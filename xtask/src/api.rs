@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 
 use serde_json::Value;
 
-use crate::release::output;
+use crate::steps::output;
 
 /// The list.
 const LIST: &str = "ci/public-api/everleaf.txt";

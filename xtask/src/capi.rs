@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 
 use clap::Subcommand;
 
-use crate::release::output;
+use crate::steps::output;
 
 type Failure = Box<dyn std::error::Error>;
 

@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 use serde_json::{Value, json};
 
 use crate::install;
-use crate::release::output;
+use crate::steps::output;
 
 /// Machines for which there is a command that needs nothing of theirs.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];

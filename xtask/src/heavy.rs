@@ -17,8 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::release::output;
-use crate::steps::{ELAPSED, HEAVY};
+use crate::steps::{ELAPSED, HEAVY, output};
 
 /// How many run at a time.
 const LANES: usize = 2;

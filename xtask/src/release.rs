@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use serde_json::Value;
 
 use crate::dist;
-use crate::steps::{self, Step};
+use crate::steps::{self, Step, output};
 
 /// What each package must have beside its sources.
 const FILES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
@@ -76,18 +76,6 @@ fn look(root: &Path) -> Result<Vec<String>, String> {
     }
     left.extend(dist::make(root, &version)?);
     Ok(left)
-}
-
-/// What a command prints.
-pub(crate) fn output(root: &Path, program: &str, args: &[&str]) -> Result<String, String> {
-    let told = Command::new(program).args(args).current_dir(root).output();
-    let told = told.map_err(|e| format!("starting {program}: {e}"))?;
-    match told.status.success() {
-        true => Ok(String::from_utf8_lossy(&told.stdout).into_owned()),
-        false => {
-            Err(format!("{program} {}: {}", args.join(" "), String::from_utf8_lossy(&told.stderr)))
-        }
-    }
 }
 
 fn is_installed(tool: &str) -> bool {

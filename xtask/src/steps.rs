@@ -126,6 +126,18 @@ pub fn run(root: &Path, steps: &[Step]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// What a command prints.
+pub fn output(root: &Path, program: &str, args: &[&str]) -> Result<String, String> {
+    let told = Command::new(program).args(args).current_dir(root).output();
+    let told = told.map_err(|e| format!("starting {program}: {e}"))?;
+    match told.status.success() {
+        true => Ok(String::from_utf8_lossy(&told.stdout).into_owned()),
+        false => {
+            Err(format!("{program} {}: {}", args.join(" "), String::from_utf8_lossy(&told.stderr)))
+        }
+    }
+}
+
 fn format() -> Step {
     Step::cargo("fmt --all --check")
 }
