@@ -442,6 +442,13 @@ void conflicts() {
         EXPECT(std::string_view(conflict.code_name()) == "EVERLEAF_CONFLICT");
     }
     EXPECT(is_invalid([&] { txn.commit(); }));
+    // What was only read may change, if that was asked for; what is written may not.
+    everleaf::Transaction reader = db.transaction(everleaf::Isolation::snapshot);
+    everleaf::Transaction writer = db.transaction(everleaf::Isolation::snapshot);
+    EXPECT(reader.get(tree, key) == "1" && writer.get(tree, key) == "1");
+    tree.put(key, "1");
+    reader.put(tree, "else", "2").commit();
+    EXPECT(fails(EVERLEAF_CONFLICT, "", [&] { writer.put(tree, key, "2").commit(); }));
     int calls = 0;
     const auto add = [&](everleaf::Transaction &inside) {
         const std::string old = inside.get(tree, key).value_or("");
