@@ -335,6 +335,7 @@ static void of_several(unsigned at, everleaf_tree *tree) {
     static char buf[ROOM];
     size_t len = 0;
     void *copy = NULL;
+    int code;
     switch (below(14)) {
     case 0:
     case 1: known(everleaf_batch_put(batches[at], tree, k.at, k.len, v.at, v.len)); break;
@@ -342,8 +343,8 @@ static void of_several(unsigned at, everleaf_tree *tree) {
     case 3: known(everleaf_batch_commit(batches[at])); known(everleaf_batch_len(batches[at], &len)); break;
     case 4: known(everleaf_txn_get(txn, tree, k.at, k.len, buf, ROOM, &len)); break;
     case 5:
-        len = 0;
-        taken(everleaf_txn_get_alloc(txn, tree, k.at, k.len, &copy, &len), copy, len);
+        code = everleaf_txn_get_alloc(txn, tree, k.at, k.len, &copy, &len);
+        taken(code, copy, len);
         break;
     case 6: known(everleaf_txn_contains(txn, tree, k.at, k.len)); break;
     case 7:
