@@ -44,6 +44,8 @@ pub enum Task {
         #[arg(default_value_t = 60)]
         seconds: u64,
     },
+    /// The program with threads under ThreadSanitizer; needs nightly with rust-src
+    Tsan,
 }
 
 /// Runs one of them.
@@ -51,8 +53,9 @@ pub fn run(root: &Path, task: Task) -> ExitCode {
     let done = match task {
         Task::Check => check(root),
         Task::Valgrind => valgrind(root),
-        Task::Asan => asan(root),
+        Task::Asan => sanitize(root, &ASAN, "asan", &PROGRAMS),
         Task::Fuzz { seconds } => fuzz(root, seconds),
+        Task::Tsan => sanitize(root, &TSAN, "tsan", &[("threads.c", &[])]),
     };
     match done {
         Ok(None) => ExitCode::SUCCESS,
@@ -170,30 +173,84 @@ fn valgrind(root: &Path) -> Outcome {
     Ok(None)
 }
 
-/// The static library with checks of addresses, and what links it: its programs have the run-time library of rustc for their
-/// own checks, too.
+/// A tool that compilers build into programs: those of C and C++ by gcc, the library by rustc.
+struct Sanitizer {
+    /// As rustc calls it, and its run-time library.
+    names: [&'static str; 2],
+    compiled: &'static [&'static str],
+    linked: &'static [&'static str],
+    /// It needs a standard library that is built with it, too.
+    builds_std: bool,
+}
+
+const ASAN: Sanitizer = Sanitizer {
+    names: ["address", "asan"],
+    compiled: &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+    linked: &["-lubsan"],
+    builds_std: false,
+};
+
+const TSAN: Sanitizer = Sanitizer {
+    names: ["thread", "tsan"],
+    compiled: &["-fsanitize=thread"],
+    linked: &[],
+    builds_std: true,
+};
+
+/// What runs with checks of addresses. Not `pools`, which measures memory: with the checks there is more of it.
+const PROGRAMS: [(&str, &[&str]); 6] = [
+    ("operations.c", &[OPERATIONS, "7", "alone"]),
+    ("misuse.c", &[]),
+    ("lifetimes.c", &[]),
+    ("threads.c", &[]),
+    ("large.c", &["20000001"]),
+    ("cpp.cpp", &["4000", "7"]),
+];
+
+/// The static library with the checks of a sanitizer, and what links it: its programs have the run-time library of rustc
+/// for their own checks, too.
 struct Checked {
+    with: &'static Sanitizer,
     folder: PathBuf,
     runtime: PathBuf,
 }
 
 impl Checked {
-    /// Builds it with further flags, in a folder of its own; nothing if this compiler cannot.
-    fn build(root: &Path, into: &str, flags: &str) -> Result<Option<Self>, Failure> {
-        let sysroot = output(root, "rustc", &["--print", "sysroot"])?;
-        let runtimes = Path::new(sysroot.trim()).join("lib/rustlib").join(TARGET).join("lib");
-        let files = std::fs::read_dir(&runtimes).into_iter().flatten().flatten();
-        let name =
-            |file: &std::fs::DirEntry| file.file_name().to_string_lossy().ends_with("_rt.asan.a");
-        let Some(runtime) = files.into_iter().find(name) else { return Ok(None) };
+    /// Builds it with further flags, in a folder of its own; or says what is missing for it.
+    fn build(
+        root: &Path,
+        with: &'static Sanitizer,
+        into: &str,
+        flags: &str,
+    ) -> Result<Result<Self, &'static str>, Failure> {
+        if !["cc", "c++"].into_iter().all(has) {
+            return Ok(Err("cc or c++"));
+        }
+        let toolchain: &[&str] = if with.builds_std { &["+nightly"] } else { &[] };
+        let sysroot = output(root, "rustc", &[toolchain, &["--print", "sysroot"]].concat());
+        let Ok(sysroot) = sysroot else { return Ok(Err("nightly compiler")) };
+        let rustlib = Path::new(sysroot.trim()).join("lib/rustlib");
+        if with.builds_std && !rustlib.join("src/rust/library").is_dir() {
+            return Ok(Err("source of the standard library (rust-src)"));
+        }
+        let end = format!("_rt.{}.a", with.names[1]);
+        let files = std::fs::read_dir(rustlib.join(TARGET).join("lib")).into_iter().flatten();
+        let mut files = files.flatten().map(|file| file.path());
+        let Some(runtime) = files.find(|file| file.to_string_lossy().ends_with(&end)) else {
+            return Ok(Err("run-time library of the sanitizer"));
+        };
         let into = target(root).join(into);
-        let mut build = cargo();
-        build.args(["build", "--quiet", "-p", "everleaf-capi", "--lib", "--target", TARGET]);
-        build.arg("--target-dir").arg(&into).env("RUSTC_BOOTSTRAP", "1");
-        build.env("RUSTFLAGS", format!("-Zsanitizer=address {flags}"));
+        // Not what runs this: the name of a toolchain is for the one that chooses among them.
+        let mut build = Command::new("cargo");
+        build.args(toolchain).args(["build", "--quiet", "-p", "everleaf-capi", "--lib"]);
+        build.args(if with.builds_std { &["-Zbuild-std"][..] } else { &[] });
+        build.args(["--target", TARGET, "--target-dir"]).arg(&into);
+        if !with.builds_std {
+            build.env("RUSTC_BOOTSTRAP", "1");
+        }
+        build.env("RUSTFLAGS", format!("-Zsanitizer={} {flags}", with.names[0]));
         do_it(root, build.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only"))?;
-        let folder = into.join(TARGET).join("debug");
-        Ok(Some(Self { folder, runtime: runtime.path() }))
+        Ok(Ok(Self { with, folder: into.join(TARGET).join("debug"), runtime }))
     }
 
     /// Compiles a program of sources that have the checks of gcc as well.
@@ -207,40 +264,34 @@ impl Checked {
             };
             let object = self.folder.join(format!("capi_{source}.o"));
             let mut command = Command::new(compiler);
-            command.args([standard, "-g", "-O1", INCLUDE, "-c", "-fsanitize=address,undefined"]);
-            command.args(["-fno-sanitize-recover=all", "-o"]).arg(&object);
-            do_it(root, command.arg(format!("crates/capi/tests/{source}")))?;
+            command.args([standard, "-g", "-O1", INCLUDE, "-c"]).args(self.with.compiled);
+            command.arg("-o").arg(&object).arg(format!("crates/capi/tests/{source}"));
+            do_it(root, &mut command)?;
             objects.push(object);
         }
-        // What gcc would link for its own checks of addresses must stay out.
+        // What gcc would link for its own checks must stay out: rustc's library does both.
         linker.arg("-o").arg(&path).args(objects).arg(self.folder.join("libeverleaf.a"));
         linker.arg("-Wl,--whole-archive").arg(&self.runtime).arg("-Wl,--no-whole-archive");
-        do_it(root, linker.args(["-lubsan", "-rdynamic"]).args(SYSTEM))?;
+        do_it(root, linker.arg("-rdynamic").args(self.with.linked).args(SYSTEM))?;
         Ok(path)
     }
 }
 
-/// Runs the programs of the tests.
-fn asan(root: &Path) -> Outcome {
-    if !["cc", "c++"].into_iter().all(has) {
-        return Ok(Some("cc or c++"));
-    }
-    let Some(checked) = Checked::build(root, "asan", "")? else {
-        return Ok(Some("AddressSanitizer of this compiler"));
+/// Runs programs of the tests with the checks of a sanitizer.
+fn sanitize(
+    root: &Path,
+    with: &'static Sanitizer,
+    into: &str,
+    programs: &[(&str, &[&str])],
+) -> Outcome {
+    let checked = match Checked::build(root, with, into, "")? {
+        Ok(checked) => checked,
+        Err(missing) => return Ok(Some(missing)),
     };
-    // Not `pools`, which measures memory: with the checks there is more of it.
-    let programs: [(&str, &[&str]); 6] = [
-        ("operations.c", &[OPERATIONS, "7", "alone"]),
-        ("misuse.c", &[]),
-        ("lifetimes.c", &[]),
-        ("threads.c", &[]),
-        ("large.c", &["20000001"]),
-        ("cpp.cpp", &["4000", "7"]),
-    ];
     for (source, args) in programs {
         let program = checked.program(root, &[source])?;
         println!("== {source} {}", args.join(" "));
-        do_it(root, Command::new(program).arg(emptied(&checked.folder)?).args(args))?;
+        do_it(root, Command::new(program).arg(emptied(&checked.folder)?).args(*args))?;
     }
     println!("capi: {} programs, no report", programs.len());
     Ok(None)
@@ -248,13 +299,11 @@ fn asan(root: &Path) -> Outcome {
 
 /// Sequences of calls for so many seconds, made of those that reached new places.
 fn fuzz(root: &Path, seconds: u64) -> Outcome {
-    if !["cc", "c++"].into_iter().all(has) {
-        return Ok(Some("cc or c++"));
-    }
     let counted = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 \
                    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Ccodegen-units=1";
-    let Some(checked) = Checked::build(root, "fuzz-capi", counted)? else {
-        return Ok(Some("AddressSanitizer of this compiler"));
+    let checked = match Checked::build(root, &ASAN, "fuzz-capi", counted)? {
+        Ok(checked) => checked,
+        Err(missing) => return Ok(Some(missing)),
     };
     let program = checked.program(root, &["fuzz.c", "fuzz_driver.c"])?;
     let kept = checked.folder.join("input");

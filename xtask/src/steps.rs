@@ -189,7 +189,7 @@ pub fn nightly(root: &Path) -> Vec<Step> {
     let scripts =
         ["ci/miri.sh", "ci/asan.sh", "ci/tsan.sh", "ci/aarch64_check.sh", "ci/fuzz.sh 600"];
     steps.extend(scripts.map(Step::script));
-    let tasks = ["capi check", "capi valgrind", "capi asan"];
+    let tasks = ["capi check", "capi valgrind", "capi asan", "capi tsan"];
     steps.extend(tasks.map(|task| Step { may_skip: true, ..Step::task(task) }));
     steps
 }
