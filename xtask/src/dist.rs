@@ -100,7 +100,7 @@ impl<'r> Dist<'r> {
         }
         let linker = format!("target.{target}.linker=\"rust-lld\"");
         let build =
-            ["build", "--locked", "--profile=dist", "-p", "everleaf-cli", "--target", target];
+            ["build", "--locked", "--profile=packaged", "-p", "everleaf-cli", "--target", target];
         let mut cargo = Command::new("cargo");
         cargo.args(build).args(["--config", &linker]).current_dir(self.root);
         let status = cargo.status().map_err(|e| format!("starting cargo: {e}"))?;
@@ -108,7 +108,7 @@ impl<'r> Dist<'r> {
             return Err(format!("the command cannot be built for {target}"));
         }
         let stage = Stage::new(self, target)?;
-        let program = built(self.root).join(target).join("dist/everleaf");
+        let program = built(self.root).join(target).join("packaged/everleaf");
         stage.add(&program, "everleaf")?;
         BESIDE.iter().try_for_each(|file| stage.add(&self.root.join(file), file))?;
         stage.pack().map(|()| None)

@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 use serde_json::Value;
 
 /// What cargo builds with.
-const PROFILE: &str = "dist";
+const PROFILE: &str = "packaged";
 
 /// What the linker needs beside the static library is told behind this.
 const NATIVE: &str = "native-static-libs: ";
