@@ -110,7 +110,7 @@ impl everleaf_scan {
 }
 
 impl Rest {
-    /// Goes on from where it was. `passed` is told each key that is given.
+    /// Goes on from where it was. `passed` is told each key that is given, or that cannot be.
     fn fill(
         &mut self,
         cursor: &mut impl ReadCursor,
@@ -143,6 +143,9 @@ impl Rest {
                     Err(error) => {
                         // That pair is lost, and the next ones are not.
                         self.waits = false;
+                        if let Some(key) = cursor.key() {
+                            passed(key);
+                        }
                         return Err(error.into());
                     }
                 },

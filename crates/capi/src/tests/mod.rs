@@ -4,6 +4,7 @@ mod codes;
 mod handles;
 mod model;
 mod places;
+mod unreadable;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
