@@ -80,7 +80,7 @@ def test_errors_of_an_open(path, tmp_path):
         everleaf.Db(tmp_path / "other")
     with everleaf.Db(path), pytest.raises(everleaf.Locked) as raised:
         everleaf.Db(path)
-    assert raised.value.errno and "open in another process" in raised.value.strerror
+    assert raised.value.errno and "open in this process already" in raised.value.strerror
     with pytest.raises(TypeError) as raised:
         everleaf.Db(path, no_such_option=1)
     assert "no_such_option" in str(raised.value) and "page_bytes" in str(raised.value)
