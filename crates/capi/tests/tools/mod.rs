@@ -68,11 +68,15 @@ impl Library {
 
     fn build() -> Self {
         let profile = if cfg!(debug_assertions) { "test" } else { "release" };
-        let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target folder");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "-p", "everleaf-capi", "--lib", "--message-format=json"]);
         cargo.args(["--profile", profile, "--target-dir"]);
-        cargo.arg(tmp.parent().expect("it is in the target folder"));
+        // With the feature it is another library of the same name, which Cargo would not tell from the first one.
+        match cfg!(feature = "test-panic") {
+            true => cargo.arg(target.join("capi-test-panic")).args(["--features", "test-panic"]),
+            false => cargo.arg(target),
+        };
         let told = run(cargo.current_dir(source("")));
         let artifacts =
             told.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
