@@ -289,7 +289,7 @@ impl File {
         let values = &self.inner.residents.values;
         if are_next { values.prefetch(names) } else { values.prefetch_slots(names) }
     }
-    /// What [`value_keep`](Self::value_keep) asks for from a reader. It has to find the record unchanged after
+    /// What [`value_keep`](Self::value_keep) asks for from a reader. It has to find the record in use and unchanged after
     /// it has this, and before it reads.
     pub fn value_ticket(&self, name: u64) -> u64 {
         self.inner.residents.values.ticket(name)

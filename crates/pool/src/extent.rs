@@ -326,8 +326,10 @@ impl<M: Medium> Pool<M> {
         let name = kept.and(record.name());
         let ticket = kept.zip(name).map(|(kept, r)| (r, (kept.ticket)(&self.medium, r.bits())));
         let extents = self.extents_of(record, lens)?;
-        // Whoever writes another record here changes the page, and has the name forgotten after this ticket.
-        Ok(Extents { ticket: ticket.filter(|_| record.is_unchanged()), ..extents })
+        // Whoever frees the record changes the page, and has the name forgotten after this ticket. Of a place that is free
+        // already nobody has anything forgotten before another record is there.
+        let is_sure = || record.is_in_use() && record.is_unchanged();
+        Ok(Extents { ticket: ticket.filter(|_| is_sure()), ..extents })
     }
 
     /// All extents that a record owns, the list of them, too. No two share a page.

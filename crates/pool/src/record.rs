@@ -7,6 +7,7 @@ use everleaf_pmem::{LINE_BYTES, Medium, Page, PageNo, Result, Retries, Seen, Ver
 
 use crate::change::damaged;
 use crate::kind::{KIND_WORD, RECORD, kind_of};
+use crate::layout;
 use crate::pool::{Pool, life_of};
 
 /// The name of a record: its page, and the place in the page in units of 16 bytes. 48 bits, never
@@ -141,6 +142,13 @@ impl<'p> RecordView<'p> {
     pub(crate) fn name(&self) -> Option<RecordRef> {
         let unit = u16::try_from(self.first / 2).ok()?;
         (self.page.no() != 0).then(|| RecordRef::new(self.page.no(), unit))
+    }
+
+    /// Whether a record is in this place, and none that was freed.
+    pub(crate) fn is_in_use(&self) -> bool {
+        let unit = u16::try_from(self.first / 2).ok();
+        let bit = unit.and_then(|unit| layout::shape_of(self.page)?.bit(unit));
+        bit.is_some_and(|bit| layout::has(&layout::used(self.page), bit))
     }
 
     /// Whether nobody has changed the page since it was looked at first.

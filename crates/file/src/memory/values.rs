@@ -10,8 +10,10 @@
 //!
 //! *Why an entry is never another record's.* A record's place is given to another one only after it was freed,
 //! and the step that frees it removes the entry while it has the record's page latched. A reader who has
-//! missed draws a [ticket](ValueCache::ticket) and finds the record's page unchanged after that; what it has
-//! read is taken only if nothing was removed since. A writer puts its value in before a leaf names the record.
+//! missed draws a [ticket](ValueCache::ticket), and finds after that the record in use and its page unchanged; so whoever
+//! frees it does so later, and what the reader has read is taken only if nothing was removed since. From a place that is
+//! free already it takes nothing along: no removal would come before the next record. A writer puts its value in before a
+//! leaf names the record.
 //! Whoever is lent a value has its name from a leaf that may have changed, so the answer counts only if the
 //! leaf is validated after it, as anything else that was read by its words.
 //!

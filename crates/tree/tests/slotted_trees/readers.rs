@@ -12,7 +12,7 @@ use everleaf_pmem::{Medium, PageNo};
 use everleaf_testing::{Rng, seed_or, times};
 use everleaf_tree::blink::{Condition, Cursor, Stepped};
 
-use super::watched::{Tree, Watched, open, tidy, with_each_page};
+use super::watched::{Tree, Watched, kill, open, tidy, with_each_page};
 
 /// Keys that stay; others come and go between them.
 const STAY: u64 = 40;
@@ -209,6 +209,43 @@ fn a_reader_that_is_disturbed_in_a_damaged_tree_comes_to_an_end() {
     let found = with_each_page(Box::new(disturb), || tree.get(&wanted[..]));
     let error = found.expect_err("its leaf lies to the right of it");
     assert!(matches!(error, everleaf_pmem::Error::Corrupt { .. }), "{error}");
+}
+
+/// A reader that comes to a record which was freed on the way finds the key that was there. It must not leave it in
+/// memory for the next record in that place.
+#[test]
+fn what_a_late_reader_finds_in_a_freed_record_is_nobodys_pair() {
+    let [old, beside, new] = [b'b', b'a', b'c'].map(|last| [&[b'k'; 2000][..], &[last]].concat());
+    // So long that its writer does not keep it in memory.
+    let long = vec![2; (4 << 20) + 1];
+    let mut late = 0;
+    for at in 0.. {
+        let io = SimIo::new(1);
+        let tree = open(&io, 4096);
+        put(&tree, &old, &[1; 9000]);
+        // The page of their records stays one of records.
+        put(&tree, &beside, &[1; 9000]);
+        // Now the disk alone has the keys.
+        let tree = Arc::new(open(&kill(tree, &io), 4096));
+        let (writer, gone, asked) = (Arc::clone(&tree), old.clone(), Rc::new(Cell::new(0)));
+        let counted = Rc::clone(&asked);
+        let act = move |_: &Watched, _| {
+            if counted.replace(counted.get() + 1) == at {
+                assert!(writer.delete(&gone).expect("memory").epoch.is_some());
+            }
+        };
+        let found = with_each_page(Box::new(act), || tree.contains(&old)).expect("sound");
+        if asked.get() <= at {
+            assert!(found, "nobody has removed it");
+            break;
+        }
+        late += u64::from(!found);
+        put(&tree, &new, &long);
+        let found = tree.get(&new[..]).expect("sound");
+        let found = found.as_ref().map(|value| (value.len(), value[0]));
+        assert_eq!(found, Some((long.len(), 2)), "removed before page {at} that was asked for");
+    }
+    assert!(late > 2, "{late} readers have met the removal on their way");
 }
 
 /// A value is far from its leaf, so a scan waits for the memory of each unless the processor was asked before.
