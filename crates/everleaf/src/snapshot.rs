@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_pmem::fallible;
-use everleaf_tree::blink::{self, Before, Stepped};
+use everleaf_tree::blink::{self, Before, InPast, Stepped};
 
 use crate::cursor::{Cursor, Pair, Source};
 use crate::engine::{Cut, Engine, KeyBefore, Move, PoolTree};
@@ -297,21 +297,80 @@ impl Source {
         }
     }
 
-    /// Takes a cursor to the next pair that there was at a cut.
+    /// Takes a cursor to the next pair that there was at a cut: leaf by leaf, as each one was.
     #[inline(never)]
     pub(crate) fn go_at(
         &self,
         cut: &Arc<Cut>,
         at: &mut blink::Cursor,
-        mut to: Move<'_>,
+        to: Move<'_>,
     ) -> Result<Stepped> {
         let up = matches!(to, Move::First | Move::Seek(_) | Move::Next);
-        let mut from = match to {
-            Move::First | Move::Last => Bound::Unbounded,
-            Move::Seek(key) | Move::SeekDown(key) => copy_bound(Bound::Included(key))?,
-            Move::Next | Move::Prev => copy_bound(at.bound(up))?,
-        };
-        let on = if up { Move::Next } else { Move::Prev };
+        match to {
+            Move::First | Move::Last => at.clear(),
+            Move::Seek(key) => at.go_beside(key, true)?,
+            Move::SeekDown(key) => at.go_beside(key, false)?,
+            Move::Next | Move::Prev => {}
+        }
+        self.tree.expect_open(at)?;
+        let mut met = at.step_in_past(up)?;
+        loop {
+            let from = match met {
+                InPast::Pair => return Ok(Stepped::Pair),
+                InPast::End(None) => return at.end_past(up),
+                InPast::End(Some(bound)) => bound,
+                InPast::Lost(key) => return self.go_past_lost(cut, at, &key, up),
+                InPast::Not if at.is_slow_in_past() => return self.go_slowly(cut, at, up),
+                InPast::Not => copy_bound(at.bound(up))?,
+            };
+            self.copy_leaf_at(cut, at, &from, up)?;
+            met = at.enter_past(from.as_ref().map(|key| &key[..]), up)?;
+            if matches!(met, InPast::Not) {
+                return self.go_slowly(cut, at, up);
+            }
+        }
+    }
+
+    /// Copies the leaf in which a cursor goes on, as it was at a cut.
+    fn copy_leaf_at(
+        &self,
+        cut: &Arc<Cut>,
+        at: &mut blink::Cursor,
+        from: &Bound<Vec<u8>>,
+        up: bool,
+    ) -> Result<()> {
+        let from = from.as_ref().map(|key| &key[..]);
+        self.of_cut(cut, |tree| {
+            tree.copy_leaf(at, from, up)?;
+            // What has changed before the leaf was copied was kept before that.
+            tree.images().tell_changes((cut, tree.until()), at, (from, up))
+        })
+    }
+
+    /// Goes past a key that had a value at a cut which cannot be told.
+    #[cold]
+    fn go_past_lost(
+        &self,
+        cut: &Arc<Cut>,
+        at: &mut blink::Cursor,
+        key: &[u8],
+        up: bool,
+    ) -> Result<Stepped> {
+        let found = self.of_cut(cut, |tree| tree.images().find(cut, tree.until(), key))?;
+        at.go_past(key, up)?;
+        match found.map(|before| value_of(before, cut)) {
+            Some(Err(error)) => Ok(Stepped::Damaged(error)),
+            // Nobody changes what was kept.
+            _ => Err(cut.too_old()),
+        }
+    }
+
+    /// Takes a cursor to the next pair that there was at a cut, looking at the tree and at what was kept at each step: where
+    /// a leaf cannot be copied, or not all of it.
+    #[inline(never)]
+    fn go_slowly(&self, cut: &Arc<Cut>, at: &mut blink::Cursor, up: bool) -> Result<Stepped> {
+        let to = if up { Move::Next } else { Move::Prev };
+        let mut from = copy_bound(at.bound(up))?;
         loop {
             let former = self.tree.former(cut);
             let tree = former.as_ref().unwrap_or(&self.tree);
@@ -325,7 +384,6 @@ impl Source {
                 at.clear();
                 let place = copy_bound(from.as_ref().map(|key| &key[..]))?;
                 *at = std::mem::take(at).beside(place, up);
-                to = on;
                 continue;
             }
             cut.alive()?;
@@ -336,7 +394,7 @@ impl Source {
                 Ok(Some(value)) => at.go_to_pair(&key, value)?,
                 Ok(None) => {
                     // It came later.
-                    (from, to) = (Bound::Excluded(key), on);
+                    from = Bound::Excluded(key);
                     continue;
                 }
                 // The cut is alive, so it is this pair's alone: nothing of its value was kept.

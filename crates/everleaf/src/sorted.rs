@@ -6,11 +6,15 @@ use std::ops::Bound;
 
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
+use everleaf_pmem::page::prefetch;
 
 use crate::Result;
 
 /// A list that has so many entries is divided.
 const MOST: usize = 128;
+
+/// The processor is asked for a key so many entries before it is looked at.
+const KEYS_AHEAD: usize = 6;
 
 /// The list of lists of a small map, and what is kept beside a map, take no more than so many entries.
 const LIST_ROOM: u64 = 24;
@@ -31,7 +35,7 @@ pub(crate) fn room_at_most(len: u64, more: u64) -> u64 {
 type Entries<V> = Vec<(Vec<u8>, V)>;
 
 /// Where an entry is: its list, and its place there.
-type Place = (usize, usize);
+pub(crate) type Place = (usize, usize);
 
 /// The map. An entry costs O(log n) to find. To insert one moves half a list, and now and then half of the list of
 /// lists.
@@ -228,6 +232,21 @@ impl<V> Sorted<V> {
         if is_end { (no + 1, 0) } else { (no, at) }
     }
 
+    /// The entries from a key on. `near` is where that was for a key not far from this one,
+    /// or anywhere: then it costs more to find.
+    pub fn range_near(&self, key: &[u8], near: Place) -> Between<'_, V> {
+        let key_at = |(no, at): Place| self.lists.get(no)?.get(at).map(|(key, _)| &key[..]);
+        let begins = |place| key_at(place).map_or(place == (self.lists.len(), 0), |at| key <= at);
+        let is_here = begins(near)
+            && match near {
+                (0, 0) => true,
+                (no, 0) => key_at((no - 1, self.lists[no - 1].len() - 1)) < Some(key),
+                (no, at) => key_at((no, at - 1)) < Some(key),
+            };
+        let front = if is_here { near } else { self.from(Bound::Included(key)) };
+        Between { lists: &self.lists, front, back: (self.lists.len(), 0) }
+    }
+
     /// The entries between two bounds; none if they leave none.
     pub fn range(&self, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Between<'_, V> {
         let (front, back) = (self.from(low), self.to(high));
@@ -259,6 +278,22 @@ impl<V> Default for Between<'_, V> {
     }
 }
 
+impl<V> Between<'_, V> {
+    /// The place of the next entry.
+    pub fn place(&self) -> Place {
+        self.front
+    }
+
+    /// Asks the processor for a key that comes soon.
+    #[inline]
+    pub fn prefetch(&self) {
+        let (no, at) = self.front;
+        if let Some((key, _)) = self.lists.get(no).and_then(|list| list.get(at + KEYS_AHEAD)) {
+            prefetch(key.as_ptr());
+        }
+    }
+}
+
 impl<'m, V> Iterator for Between<'m, V> {
     type Item = (&'m [u8], &'m V);
 
@@ -284,6 +319,17 @@ impl<V> DoubleEndedIterator for Between<'_, V> {
         let (key, value) = &self.lists[self.back.0][self.back.1];
         Some((key, value))
     }
+}
+
+/// The least key above another.
+///
+/// # Errors
+/// [`NoMemory`](crate::Error::NoMemory).
+pub(crate) fn behind(key: &[u8], what: &'static str) -> Result<Vec<u8>> {
+    let mut behind = fallible::list(key.len() + 1, what)?;
+    behind.extend_from_slice(key);
+    behind.push(0);
+    Ok(behind)
 }
 
 /// Gives memory back if a list takes much more than it needs. If there is none for the shorter list, the longer one

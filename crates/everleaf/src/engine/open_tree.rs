@@ -12,6 +12,7 @@
 //! any writer does: past the gate, and refused where a put would be.
 
 use std::io::Read;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -236,6 +237,19 @@ impl<M: DbMedium> OpenTree<M> {
                 self.writable()?;
                 // At some time of this step there was nothing beside it, nor anywhere.
                 return Ok(Stepped::End);
+            }
+            turns.go_on(CLEARED)?;
+        }
+    }
+
+    /// Copies the leaf in which a cursor that reads at a cut goes on.
+    pub fn copy_leaf(&self, cursor: &mut Cursor, from: Bound<&[u8]>, up: bool) -> Result<()> {
+        let mut turns = Retries::default();
+        loop {
+            let life = self.renew(cursor)?;
+            let copied = self.tree.cursor_copies(cursor, from, up);
+            if self.life.load(Ordering::Acquire) == life {
+                return copied;
             }
             turns.go_on(CLEARED)?;
         }

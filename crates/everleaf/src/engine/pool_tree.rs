@@ -179,6 +179,18 @@ impl PoolTree {
         still(cursor, step)
     }
 
+    /// Refuses if the pool is closed, for a cursor that steps in memory of its own.
+    pub fn expect_open(&self, cursor: &mut Cursor) -> Result<()> {
+        still(cursor, on_medium!(self, on => on.store().alive()))
+    }
+
+    /// Copies the leaf in which a cursor that reads at a cut goes on, from a bound upwards or downwards.
+    pub fn copy_leaf(&self, cursor: &mut Cursor, from: Bound<&[u8]>, up: bool) -> Result<()> {
+        let copied =
+            on_medium!(self, on => read(on.store(), || on.tree.copy_leaf(cursor, from, up)));
+        still(cursor, copied)
+    }
+
     /// Whether a step of a cursor was but one in memory of its own. If not, it is still to be made.
     #[inline(always)]
     pub fn slides(&self, cursor: &mut Cursor, up: bool) -> bool {

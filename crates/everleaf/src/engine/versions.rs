@@ -16,6 +16,8 @@
 //! Neumann, VLDB 2022). There before-images hang off pages. Here they are kept by key: splits, merges and
 //! evictions have nothing to do with them.
 //!
+//! A cursor at a cut copies a leaf, and is [told](Images::tell_changes) once what of its keys has changed.
+//!
 //! Images go when no cut needs them: at once with the last cut, else when they have become twice as many. They have
 //! a bound; the oldest cut is given up first.
 //!
@@ -31,19 +33,22 @@ use crossbeam_utils::CachePadded;
 use everleaf_file::observe;
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
-use everleaf_tree::blink::{Before, KeepBefore};
+use everleaf_tree::blink::{self, Before, KeepBefore, Was};
 
 use super::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PARTS, RwLock, RwLockReadGuard,
     RwLockWriteGuard, lock, read, thread_local, thread_number, write,
 };
-use crate::sorted::Sorted;
+use crate::sorted::{Sorted, behind};
 use crate::{Error, Result};
 
 /// So many images are not worth a sweep.
 const FEW: u64 = 1024;
 /// Who listens hears of images again when they take so many bytes more.
 const TELL_BYTES: u64 = 64 << 10;
+
+/// So many changed keys of a leaf are told to a cursor at once, at most.
+const MOST_AT_ONCE: usize = 512;
 
 const IMAGES: &str = "what snapshots see";
 
@@ -85,6 +90,15 @@ impl Kept {
             Kept::TooLarge => Before::TooLarge,
             Kept::Lost(error) => Before::Lost((**error).clone()),
         })
+    }
+
+    /// The same, for who goes through a leaf.
+    fn was(&self) -> Was<'_> {
+        match self {
+            Kept::Absent => Was::Absent,
+            Kept::Value(value) => Was::Value(value),
+            Kept::TooLarge | Kept::Lost(_) => Was::Lost,
+        }
     }
 
     /// What it leads to takes so much memory.
@@ -510,6 +524,52 @@ impl Images {
         if up { range.find_map(seen) } else { range.rev().find_map(seen) }.transpose()
     }
 
+    /// Tells a cursor that has copied a leaf, to go on from a bound upwards or downwards, what of its keys had another
+    /// value at a cut, but for what has changed after `until`. The leaf was read before.
+    pub fn tell_changes(
+        &self,
+        (cut, until): (&Cut, u64),
+        at: &mut blink::Cursor,
+        (from, up): (Bytes<'_>, bool),
+    ) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let keys = read(&self.keys);
+        let Some(next) = told(&keys, (cut, until), at)? else { return Ok(()) };
+        // A leaf that had many pairs. The cursor gets those that it comes to first.
+        let (low, high) = at.past_range();
+        let begin = match from {
+            Bound::Unbounded => None,
+            Bound::Included(key) if !up => Some(behind(key, IMAGES)?),
+            Bound::Included(key) | Bound::Excluded(key) => Some(fallible::copy(key, IMAGES)?),
+        };
+        let end = match (up, &begin) {
+            // They were told from there on.
+            (true, None) => Some(next),
+            (true, Some(begin)) if low == Bound::Included(&begin[..]) => Some(next),
+            (true, Some(begin)) => {
+                let mut behind = keys.range(Bound::Included(&begin[..]), high);
+                behind.nth(MOST_AT_ONCE).map(|(key, _)| key)
+            }
+            (false, _) => keys.range(low, from).nth_back(MOST_AT_ONCE - 1).map(|(key, _)| key),
+        };
+        let is_told = up && end == Some(next);
+        let end = end.map(|key| fallible::copy(key, IMAGES)).transpose()?;
+        let (begin, end) = if up { (begin, end) } else { (end, begin) };
+        if !is_told {
+            at.begin_past_at(begin);
+        }
+        if let Some(end) = end {
+            at.cut_off_past(end);
+        }
+        if !is_told {
+            let rest = told(&keys, (cut, until), at)?;
+            debug_assert_eq!(rest, None, "so many fit");
+        }
+        Ok(())
+    }
+
     /// Whether a key was changed after a cut.
     pub fn has_changed(&self, cut: &Cut, key: &[u8]) -> bool {
         if self.is_empty() {
@@ -528,6 +588,37 @@ impl Images {
         let mut range = keys.range(low, high);
         range.find(|(_, chain)| seen(chain.images(), cut).is_some()).map(|(key, _)| key.to_vec())
     }
+}
+
+/// Tells a cursor what of a leaf's keys had another value at a cut: of so many that have changed at most. Says which one
+/// comes next if that was not all.
+fn told<'i>(
+    keys: &'i Sorted<Chain>,
+    (cut, until): (&Cut, u64),
+    at: &mut blink::Cursor,
+) -> Result<Option<&'i [u8]>> {
+    let low = match at.past_range().0 {
+        Bound::Included(low) => low,
+        _ => &[],
+    };
+    let mut range = keys.range_near(low, at.near);
+    for n in 0.. {
+        at.near = range.place();
+        range.prefetch();
+        let Some((key, chain)) = range.next() else { break };
+        if n == MOST_AT_ONCE {
+            return Ok(at.is_below_past(key).then_some(key));
+        }
+        let image = seen(chain.images(), cut).filter(|image| image.until <= until);
+        let is_within = match image {
+            Some(image) => at.change_past(key, image.before.was())?,
+            None => at.is_below_past(key),
+        };
+        if !is_within {
+            break;
+        }
+    }
+    Ok(None)
 }
 
 /// The image that counts at a cut.

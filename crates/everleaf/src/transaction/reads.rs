@@ -10,7 +10,7 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
 use crate::Result;
-use crate::sorted::Sorted;
+use crate::sorted::{self, Sorted};
 
 /// What memory here is for.
 const READS: &str = "the reads of a transaction";
@@ -109,10 +109,7 @@ impl End {
 
 /// The place behind a key.
 pub(crate) fn behind(key: &[u8]) -> Result<Vec<u8>> {
-    let mut place = fallible::list(key.len() + 1, READS)?;
-    place.extend_from_slice(key);
-    place.push(0);
-    Ok(place)
+    sorted::behind(key, READS)
 }
 
 impl Reads {

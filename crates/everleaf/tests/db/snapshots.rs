@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf::{Db, Error, Options, Snapshot, SnapshotTree, Swap, Tree};
+use everleaf::{Cursor, Db, Error, Options, Snapshot, SnapshotTree, Swap, Tree};
+
+use everleaf_testing::{count, seed_or};
 
 use crate::cut::Rng;
 use crate::pools::{dax, file, memory};
@@ -226,6 +228,132 @@ fn a_snapshot_of_persistent_memory_stays_as_the_trees_were() {
         let dir = tempfile::tempdir().expect("a directory");
         against_maps(&dax(dir.path(), page_bytes), seed, 30);
     }
+}
+
+/// A cursor that stays open, and where it is among the pairs of its moment: at one of them, or in front of it.
+struct Walker {
+    cursor: Cursor,
+    place: Option<(usize, bool)>,
+}
+
+impl Walker {
+    fn go(&mut self, rng: &mut Rng, pairs: &[(Vec<u8>, Vec<u8>)], key: &[u8], what: &str) {
+        let (cursor, end) = (&mut self.cursor, pairs.len());
+        let above = match self.place {
+            None => 0,
+            Some((at, is_there)) => at + usize::from(is_there),
+        };
+        let below = self.place.map_or(end, |(at, _)| at).checked_sub(1);
+        let (found, to, up) = match rng.below(30) {
+            0 => (cursor.first(), Some(0), true),
+            1 => (cursor.last(), end.checked_sub(1), false),
+            2 => {
+                let at = pairs.partition_point(|(k, _)| k[..] < *key);
+                (cursor.seek(key), Some(at), true)
+            }
+            3 => {
+                let behind = pairs.partition_point(|(k, _)| k[..] <= *key);
+                (cursor.seek_for_prev(key), behind.checked_sub(1), false)
+            }
+            4..20 => (cursor.next(), Some(above), true),
+            _ => (cursor.prev(), below, false),
+        };
+        let pair = to.and_then(|at| pairs.get(at));
+        assert_eq!(found.expect("sound"), pair.is_some(), "{what}: {:?}, up {up}", self.place);
+        assert_eq!(cursor.key(), pair.map(|(k, _)| &k[..]), "{what}: {:?}, up {up}", self.place);
+        if rng.below(4) > 0 {
+            let value = cursor.value().expect("sound");
+            assert!(value == pair.map(|(_, v)| &v[..]), "{what}: {:?}, up {up}", self.place);
+        }
+        self.place = match (pair, to) {
+            (Some(_), Some(at)) => Some((at, true)),
+            // A new cursor of an empty tree knows no place.
+            _ if pairs.is_empty() => None,
+            _ => Some((if up { end } else { 0 }, false)),
+        };
+    }
+}
+
+/// A change of many keys that lie side by side, or here and there: so leaves have none, few and very many changes, merge
+/// until one has all that others had, and split.
+fn burst(rng: &mut Rng, tree: &Tree, map: &mut Map, key: &dyn Fn(u64) -> Vec<u8>) {
+    let (first, n) = (rng.below(3000), rng.pick(&[1, 10, 100, 1500]));
+    let step = rng.pick(&[1, 1, 7]);
+    match rng.below(4) {
+        0 => {
+            let (low, high) = (key(first), key(first + n));
+            tree.remove_range(low.clone()..high.clone()).expect("room");
+            let gone: Vec<_> = map.range(low..high).map(|(k, _)| k.clone()).collect();
+            gone.iter().for_each(|key| drop(map.remove(key)));
+        }
+        1 => (0..n).map(|i| key(first + step * i)).for_each(|key| {
+            tree.delete(&key).expect("room");
+            map.remove(&key);
+        }),
+        _ => {
+            let len = rng.pick(&[0, 5, 16, 16, 300, if n < 200 { 1500 } else { 16 }]);
+            let value = vec![rng.next() as u8; len];
+            (0..n).map(|i| key(first + step * i)).for_each(|key| {
+                tree.put(&key, &value).expect("room");
+                map.insert(key, value.clone());
+            });
+        }
+    }
+}
+
+/// Cursors of several moments stay open while others write, and go as in maps of these moments.
+fn walkers_against_maps(db: &Db, (seed, rounds): (u64, u64), key: &dyn Fn(u64) -> Vec<u8>) {
+    let mut rng = Rng(seed);
+    let (tree, mut map) = (db.tree("t").expect("room"), Map::new());
+    let mut open: VecDeque<(Vec<_>, Vec<Walker>)> = VecDeque::new();
+    for round in 0..rounds {
+        let what = format!("seed {seed}, round {round}");
+        for _ in 0..rng.below(5) {
+            burst(&mut rng, &tree, &mut map, key);
+        }
+        if rng.one_in(30) {
+            tree.clear().expect("room");
+            map.clear();
+        }
+        if rng.one_in(2) && open.len() < 4 {
+            let then = db.snapshot().and_then(|snapshot| snapshot.of(&tree)).expect("open");
+            let new = || Walker { cursor: then.cursor(), place: None };
+            open.push_back((map.clone().into_iter().collect(), vec![new(), new()]));
+        }
+        for (pairs, walkers) in &mut open {
+            for walker in walkers {
+                for _ in 0..rng.pick(&[1, 20, 400]) {
+                    let near = key(rng.below(4600));
+                    walker.go(&mut rng, pairs, &near, &what);
+                    if rng.one_in(200) {
+                        burst(&mut rng, &tree, &mut map, key);
+                    }
+                }
+            }
+        }
+        if rng.one_in(3) {
+            open.pop_front();
+        }
+    }
+}
+
+#[test]
+fn cursors_that_stay_open_in_a_snapshot_go_as_in_its_map() {
+    let seed = seed_or(1);
+    println!("EVERLEAF_SEED={seed}");
+    let short = |i: u64| i.to_be_bytes()[6..].to_vec();
+    // With so long a beginning that a leaf does not keep all of a key.
+    let long = |i: u64| [&[b'k'; 900][..], &i.to_be_bytes()].concat();
+    // Some that a leaf does not keep whole, among others.
+    let both = |i: u64| format!("k{i:06}{}", "x".repeat(if i % 50 == 7 { 900 } else { 0 }));
+    let both = |i: u64| both(i).into_bytes();
+    let dir = tempfile::tempdir().expect("a directory");
+    for seed in seed..seed + count(1, 60) {
+        walkers_against_maps(&file(4096), (seed, 25), &short);
+        walkers_against_maps(&file(512), (seed, 25), &both);
+        walkers_against_maps(&file(1024), (seed, 8), &long);
+    }
+    walkers_against_maps(&dax(dir.path(), 1024), (seed, 8), &short);
 }
 
 /// Batches move what is in accounts: each snapshot sees the same sum, while leaves split and merge.

@@ -12,6 +12,9 @@
 //! otherwise  a descent from the key: so a key that was removed is no obstacle
 //! ```
 //!
+//! A cursor at a cut has a copy of each leaf with what its pairs were then ([`past`](super::past)), and no version to ask
+//! for.
+//!
 //! Each step shows the tree as it is then. What is copied is lent only after it was validated, so a step
 //! that fails in the middle leaves the cursor where it was.
 //!
@@ -24,6 +27,7 @@ use std::ops::Bound;
 use everleaf_pmem::{Error, Medium, PAIRS_AHEAD, Page, PageNo, Result, Version, fallible};
 
 use crate::blink::descend::Blink;
+use crate::blink::past::{Met, PastLeaf, PastState, Was, Window};
 use crate::node::{FoundValue, Kind, NodeAt, NodeBytes, damaged};
 use crate::record::one_entry;
 use crate::slotted::{LeafCopy, Went};
@@ -90,10 +94,29 @@ pub struct Cursor {
     /// The last bound between two leaves that was crossed, and which way.
     pub(super) bound: Vec<u8>,
     pub(super) crossed: Option<Way>,
+    /// The leaf as it was at a cut, if the cursor reads at one. Then the copy belongs to it, and there is no spot.
+    pub(super) past: Option<Box<PastLeaf>>,
+    window: Window,
     /// For who uses the tree: what it knows its leaf of.
     pub life: u32,
+    /// Where it has found what was kept of a leaf's pairs.
+    pub near: (usize, usize),
     /// And how much of its memory is known to others.
     pub told_bytes: u64,
+}
+
+/// What a step of a cursor within a leaf as it was at a cut has met.
+#[derive(Debug)]
+#[must_use]
+pub enum InPast {
+    /// A pair, which the cursor now has.
+    Pair,
+    /// A key, at which the cursor is not, of whose pair nothing can be told.
+    Lost(Vec<u8>),
+    /// The end of the leaf. What lies behind it begins at this bound; nothing does if there is none.
+    End(Option<Bound<Vec<u8>>>),
+    /// The cursor goes by no such leaf, or not by this one.
+    Not,
 }
 
 /// What a step of a cursor has met.
@@ -139,6 +162,7 @@ impl Cursor {
         let lists = [&self.key, &self.next_key, &self.bound];
         self.copy.memory()
             + self.value.memory()
+            + self.past.as_ref().map_or(0, |past| past.memory())
             + lists.iter().map(|list| list.capacity()).sum::<usize>()
     }
 
@@ -173,9 +197,20 @@ impl Cursor {
             self.has_value = true;
         }
         self.settle()?;
-        self.copy.forget();
+        self.forget_pairs();
         self.patience = 0;
         Ok(())
+    }
+
+    /// The copy has no pairs any more.
+    pub(super) fn forget_pairs(&mut self) {
+        self.copy.forget();
+        self.window.close();
+        if let Some(past) = &mut self.past
+            && past.state == PastState::On
+        {
+            past.state = PastState::Off;
+        }
     }
 
     /// Forgets in which leaf it is: the next step goes on from the key. For who knows that the tree has other
@@ -187,6 +222,9 @@ impl Cursor {
     pub fn forget_leaf(&mut self) -> Result<()> {
         self.forget_copy()?;
         (self.spot, self.crossed, self.damaged) = (None, None, 0);
+        if let Some(past) = &mut self.past {
+            past.state = PastState::Off;
+        }
         Ok(())
     }
 
@@ -198,6 +236,14 @@ impl Cursor {
         self.place(Side::At, key)?;
         (self.value, self.has_value) = (FoundValue::new(value), true);
         Ok(())
+    }
+
+    /// Goes just below a key, or just above it.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn go_beside(&mut self, key: &[u8], below: bool) -> Result<()> {
+        self.place(if below { Side::Before } else { Side::After }, key)
     }
 
     /// Goes past a key whose pair cannot be read, up or down.
@@ -355,7 +401,7 @@ impl Cursor {
     /// One step in the leaf that was copied, if it is still as it was.
     #[inline(always)]
     pub(super) fn step_in_copy<M: Medium>(&mut self, medium: &M, up: bool) -> bool {
-        let Some(spot) = &mut self.spot else { return false };
+        let Some(spot) = &mut self.spot else { return self.slide_in_past(up) };
         let pos = if up { spot.pos + 1 } else { spot.pos.wrapping_sub(1) };
         let Ok(page) = medium.page(spot.page) else { return false };
         if !page.latch().validate(spot.version) {
@@ -378,9 +424,140 @@ impl Cursor {
         }
     }
 
+    /// One step in a leaf as it was at a cut, if its pair is in memory.
+    #[inline(always)]
+    fn slide_in_past(&mut self, up: bool) -> bool {
+        let Some(pos) = self.window.beside(up) else { return self.slide_over(up) };
+        let went = self.copy.go(pos);
+        if went == Went::Not {
+            return false;
+        }
+        self.window.slide(pos);
+        if went == Went::Far || !self.lent {
+            self.arrive(went);
+        }
+        true
+    }
+
+    /// The same, where something has changed.
+    #[inline(never)]
+    fn slide_over(&mut self, up: bool) -> bool {
+        let Some(past) = self.past.as_mut().filter(|past| past.state == PastState::On) else {
+            return false;
+        };
+        let went = past.slide_over(&mut self.copy, &mut self.window, up);
+        went.inspect(|went| self.arrive(*went)).is_some()
+    }
+
+    /// One step in a leaf as it was at a cut.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn step_in_past(&mut self, up: bool) -> Result<InPast> {
+        let Some(past) = self.past.as_mut().filter(|past| past.state == PastState::On) else {
+            return Ok(InPast::Not);
+        };
+        match past.go_on(&mut self.copy, &mut self.window, up) {
+            Met::Pair(went) => {
+                self.arrive(went);
+                Ok(InPast::Pair)
+            }
+            Met::Key(no) => {
+                (self.side, self.damaged, self.lent, self.far) = (Side::At, 0, false, false);
+                self.has_value = false;
+                self.key.clear();
+                fallible::append(&mut self.key, past.key(&self.copy, no), "the key of a cursor")?;
+                Ok(InPast::Pair)
+            }
+            Met::Lost(no) => {
+                let key = past.key(&self.copy, no);
+                fallible::copy(key, "the key of a cursor").map(InPast::Lost)
+            }
+            Met::End => {
+                let wrap = if up { Bound::Included } else { Bound::Excluded };
+                Ok(InPast::End(past.end(up).map(wrap)))
+            }
+            Met::Unreadable => {
+                past.state = PastState::Slow;
+                Ok(InPast::Not)
+            }
+        }
+    }
+
+    /// Goes to the first pair above or below a bound in a leaf that was just copied for it.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn enter_past(&mut self, from: Bound<&[u8]>, up: bool) -> Result<InPast> {
+        let Some(past) = self.past.as_mut().filter(|past| past.state == PastState::On) else {
+            return Ok(InPast::Not);
+        };
+        if !past.enter(&mut self.copy, from, up) {
+            past.state = PastState::Slow;
+            return Ok(InPast::Not);
+        }
+        self.step_in_past(up)
+    }
+
+    /// Notes what a key had at the cut that the cursor reads at, of one that has changed since, if the leaf that was copied
+    /// has it: by ascending keys. Says whether more can follow.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub fn change_past(&mut self, key: &[u8], was: Was<'_>) -> Result<bool> {
+        let Some(past) = &mut self.past else { return Ok(false) };
+        past.change(&mut self.copy, key, was, !self.keys_only)
+    }
+
+    /// The leaf that was copied for a cut has only keys below this one any more, and all its changes are.
+    pub fn cut_off_past(&mut self, high: Vec<u8>) {
+        if let Some(past) = &mut self.past {
+            past.cut_off(&mut self.copy, high);
+        }
+    }
+
+    /// The leaf that was copied for a cut has no changes any more, and only keys from this one on, if there is one.
+    pub fn begin_past_at(&mut self, low: Option<Vec<u8>>) {
+        if let Some(past) = &mut self.past {
+            past.begin_at(&mut self.copy, low);
+        }
+    }
+
+    /// Which keys belong to the leaf that was copied for a cut.
+    pub fn past_range(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        self.past.as_ref().map_or((Bound::Unbounded, Bound::Unbounded), |past| past.range())
+    }
+
+    /// Whether a key is below the upper bound of the leaf that was copied for a cut; not if that was not all of it.
+    pub fn is_below_past(&self, key: &[u8]) -> bool {
+        let past = self.past.as_ref().filter(|past| past.state == PastState::On);
+        past.is_some_and(|past| past.is_below_end(key))
+    }
+
+    /// Whether it is in a leaf of which a cut has no copy, so that each step looks at the tree.
+    pub fn is_slow_in_past(&self) -> bool {
+        let slow = self.past.as_ref().filter(|past| past.state == PastState::Slow);
+        slow.is_some_and(|past| self.side != Side::Nowhere && past.covers(self.last_key()))
+    }
+
+    /// There is nothing more one way, at the cut that it reads at.
+    pub fn end_past(&mut self, up: bool) -> Result<Stepped> {
+        self.settle()?;
+        Ok(self.end(if up { Way::Up } else { Way::Down }))
+    }
+
+    /// The entry of a leaf that it is at, for as long as the leaf has this version.
+    pub(super) fn entry_spot(&self) -> Option<Spot> {
+        let past = || self.past.as_ref()?.entry(&self.window);
+        self.spot.or_else(|| past().map(|(page, version, pos)| Spot { page, version, pos }))
+    }
+
     /// Forgets where it is, and what it has.
     pub fn clear(&mut self) {
         self.put(Side::Nowhere);
+        if let Some(past) = &mut self.past {
+            past.state = PastState::Off;
+        }
         self.key.clear();
         self.value.own().clear();
     }
@@ -395,7 +572,7 @@ impl Cursor {
         (self.side, self.damaged, self.spot) = (side, 0, None);
         (self.has_value, self.crossed) = (false, None);
         (self.lent, self.far) = (false, false);
-        self.copy.forget();
+        self.forget_pairs();
         self.patience = 0;
     }
 

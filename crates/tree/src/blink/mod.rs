@@ -38,6 +38,7 @@ mod descend;
 mod load;
 pub(crate) mod log;
 mod merge;
+mod past;
 mod pop;
 mod reading;
 mod room;
@@ -52,8 +53,9 @@ mod write;
 
 pub use batch::{BatchChange, KeyPlace, Stage};
 pub use create::{first_touch, gap, redo};
-pub use cursor::{Cursor, Stepped};
+pub use cursor::{Cursor, InPast, Stepped};
 pub use descend::{Blink, Seek};
+pub use past::Was;
 pub use pop::End;
 pub use reading::Reading;
 pub use scan::Chunk;

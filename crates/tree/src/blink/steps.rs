@@ -4,11 +4,12 @@
 use std::mem;
 use std::ops::Bound;
 
-use everleaf_pmem::{Medium, Page, Result, Version};
+use everleaf_pmem::{Medium, Page, PageNo, Result, Version};
 use everleaf_pool::{RecordRef, StoredValue};
 
 use crate::blink::cursor::{Cursor, NO_RECORD, Side, Spot, Stepped, Way, astray};
 use crate::blink::descend::{Blink, FoundNode, Seek};
+use crate::blink::past::PastLeaf;
 use crate::blink::scan::borrow;
 use crate::node::{Kind, NodeAt, NodeBytes, sibling};
 use crate::record::{one_entry, value_into};
@@ -146,7 +147,10 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// Reads the value of a pair in the copy of a leaf from its record, if the leaf is still as it was. Says
     /// whether it did; otherwise the cursor goes on with its key.
     fn cursor_far_value(&self, cursor: &mut Cursor) -> Result<bool> {
-        let (Some(record), Some(spot)) = (cursor.record(), cursor.spot) else { return Ok(false) };
+        let (Some(record), Some(spot)) = (cursor.record(), cursor.entry_spot()) else {
+            cursor.settle()?;
+            return Ok(false);
+        };
         if let Some([next, behind]) = cursor.records_ahead(spot.pos) {
             self.pool.prefetch_values(&next, true);
             self.pool.prefetch_values(&behind, false);
@@ -454,6 +458,98 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
             }
         }
         Ok(Landing::Beyond(K::low(&self.pool, at.page())?))
+    }
+}
+
+/// Leaves as they were at a cut.
+impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
+    /// Copies the leaf in which a cursor that reads at a cut goes on: from a bound upwards or downwards. The cursor stays
+    /// where it is until it [enters](Cursor::enter_past). O(log n), or O(1) for the right sibling of the leaf that it
+    /// comes from.
+    ///
+    /// # Errors
+    /// I/O errors, Corrupt, NoMemory; the cursor is as before.
+    pub fn cursor_copies(&self, cursor: &mut Cursor, from: Bound<&[u8]>, up: bool) -> Result<()> {
+        cursor.forget_copy()?;
+        cursor.spot = None;
+        let mut past = cursor.past.take().unwrap_or_default();
+        let left = past.take_left();
+        let copied = match left {
+            Some(left) if up && self.copy_sibling(cursor, &mut past, left, from)? => Ok(()),
+            _ => self.copy_found(cursor, &mut past, from, up),
+        };
+        cursor.past = Some(past);
+        if copied.is_err() {
+            cursor.forget_pairs();
+        }
+        copied
+    }
+
+    fn copy_found(
+        &self,
+        cursor: &mut Cursor,
+        past: &mut PastLeaf,
+        from: Bound<&[u8]>,
+        up: bool,
+    ) -> Result<()> {
+        let seek = match (from, up) {
+            (Bound::Unbounded, true) => Seek::Min,
+            (Bound::Unbounded, false) => Seek::Max,
+            (Bound::Excluded(key), false) => Seek::Below(key),
+            (Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key),
+        };
+        let look = |spot: &FoundNode<'_, K>| {
+            K::prefetch_whole(spot.node.page());
+            self.copy_past(cursor, past, &spot.node, spot.version)
+        };
+        let racing = |_: crate::slots::racing::Racing<'_>| -> Result<_> {
+            unreachable!("no reader goes on beside a writer of byte strings")
+        };
+        self.read_spot(seek, look, racing)
+    }
+
+    /// Copies a leaf and its bounds. Counts if the leaf is validated after it.
+    fn copy_past(
+        &self,
+        cursor: &mut Cursor,
+        past: &mut PastLeaf,
+        at: &NodeAt<'_, K>,
+        version: Version,
+    ) -> Result<()> {
+        let page = at.page();
+        let copied = K::leaf_into(at, &mut cursor.copy)?;
+        let low = K::low(&self.pool, page)?;
+        let high = sibling(page).map(|_| K::high(&self.pool, page)).transpose()?;
+        past.begin((page.no(), version), (low, high), copied.then(|| at.count()));
+        Ok(())
+    }
+
+    /// Copies the right sibling of the leaf that a cursor has left, if both are as they were and this is where to go on.
+    fn copy_sibling(
+        &self,
+        cursor: &mut Cursor,
+        past: &mut PastLeaf,
+        (no, version): (PageNo, Version),
+        from: Bound<&[u8]>,
+    ) -> Result<bool> {
+        let Bound::Included(from) = from else { return Ok(false) };
+        let page = self.medium().page(no)?;
+        let right = sibling(page);
+        let (true, Some(right)) = (page.latch().validate(version), right) else { return Ok(false) };
+        let next = self.medium().page(right)?;
+        let next_version = self.read_version(next)?;
+        // It was still the sibling when its version was known.
+        if !page.latch().validate(version) {
+            return Ok(false);
+        }
+        let Some(at) = NodeAt::of(next, 0) else { return Ok(false) };
+        if let Some(Ok(beyond)) = sibling(next).map(|no| self.medium().page(no)) {
+            // Most cursors go on.
+            K::prefetch_whole(beyond);
+        }
+        let copied = self.copy_past(cursor, past, &at, next_version);
+        // Else a search from the root tells.
+        Ok(next.latch().validate(next_version) && copied.is_ok() && past.begins_at(from))
     }
 }
 

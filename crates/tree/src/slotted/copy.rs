@@ -1,5 +1,7 @@
 //! A leaf in memory of its own, for who goes through it pair by pair and lends keys and values.
 
+use std::ops::Range;
+
 use everleaf_pmem::{Result, fallible};
 
 use crate::slotted::view::{
@@ -16,8 +18,10 @@ const SPARE: usize = 16;
 /// believed as little as in a page: nothing here panics.
 #[derive(Debug, Default)]
 pub struct LeafCopy {
-    /// The slots, then the heap, then zeros.
+    /// The slots, then the heap, then zeros; behind them what is [kept](Self::keep) beside.
     bytes: Vec<u8>,
+    /// Where the heap ends.
+    end: usize,
     count: usize,
     /// How far the heap was moved to stand behind the slots.
     shift: usize,
@@ -88,7 +92,8 @@ impl LeafCopy {
         if !copied {
             return Ok(false);
         }
-        self.bytes.resize(slots + heap_bytes + SPARE, 0);
+        self.end = slots + heap_bytes;
+        self.bytes.resize(self.end + SPARE, 0);
         self.key.resize(whole_key_max(page_bytes) + SPARE, 0);
         (self.count, self.shift, self.prefix) = (count, heap - slots, prefix);
         Ok(true)
@@ -117,6 +122,46 @@ impl LeafCopy {
     #[inline(always)]
     pub fn value(&self) -> &[u8] {
         self.bytes.get(self.value.0..self.value.1).unwrap_or_default()
+    }
+
+    /// Whether a pair with this key can be [shown](Self::show): the leaf's keys have the same beginning.
+    #[inline]
+    pub fn may_show(&self, key: &[u8]) -> bool {
+        key.len() + SPARE <= self.key.len()
+            && key.get(..self.prefix).is_some_and(|prefix| *prefix == self.key[..self.prefix])
+    }
+
+    /// Keeps a pair beside those of the leaf; says where its key begins, and the value behind it.
+    ///
+    /// # Errors
+    /// NoMemory.
+    #[inline]
+    pub fn keep(&mut self, key: &[u8], value: &[u8]) -> Result<usize> {
+        let at = self.bytes.len();
+        fallible::more(&mut self.bytes, key.len() + value.len(), "a pair beside a copy of a leaf")?;
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        Ok(at)
+    }
+
+    /// Keeps no pairs beside those of the leaf any more.
+    pub fn drop_kept(&mut self) {
+        self.bytes.truncate(self.end + SPARE);
+    }
+
+    /// Bytes of a pair that is kept beside those of the leaf.
+    pub fn kept(&self, at: Range<usize>) -> &[u8] {
+        self.bytes.get(at).unwrap_or_default()
+    }
+
+    /// Goes to such a pair, which [may be shown](Self::may_show).
+    #[inline]
+    pub fn show(&mut self, key: Range<usize>, value: Range<usize>) {
+        let len = key.len();
+        if let (Some(to), Some(from)) = (self.key.get_mut(..len), self.bytes.get(key)) {
+            to.copy_from_slice(from);
+            (self.key_len, self.value) = (len, (value.start, value.end));
+        }
     }
 
     /// Whether its keys ascend, as far as the leaf keeps them. O(entries).
@@ -172,7 +217,7 @@ impl LeafCopy {
             return self.go_long(slot, at, word);
         };
         let value_at = at + code_bytes + suffix.saturating_sub(HEAD_BYTES);
-        if value_at + value > bytes.len() - SPARE {
+        if value_at + value > self.end {
             return None;
         }
         // More than is wanted: what is behind the key is not looked at.
@@ -189,7 +234,7 @@ impl LeafCopy {
     fn go_long(&mut self, slot: u64, at: usize, word: u64) -> Option<Went> {
         let entry = Entry::parse(at, word);
         let end = entry.end();
-        if entry.cut || end > self.bytes.len() - SPARE {
+        if entry.cut || end > self.end {
             return None;
         }
         let rest = self.bytes.get(entry.rest_at..entry.value_at)?;
