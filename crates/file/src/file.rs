@@ -110,6 +110,14 @@ impl File {
     pub fn may_wait(&self) -> bool {
         self.inner.barrier.load(Ordering::Relaxed) != 0
     }
+    /// Waits while the disk is behind with what writers note, if it is not this thread's turn; see
+    /// [`throttle`](Medium::throttle). Whoever calls this before it takes what others want waits for the disk while it holds
+    /// nothing.
+    #[inline]
+    pub fn take_turn(&self) {
+        debug_assert!(holds_no_latch(), "who waits here keeps others from a page");
+        self.inner.take_turn();
+    }
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
     ///
     /// # Errors

@@ -3,14 +3,16 @@
 //! ```text
 //! alive           the pool is open, in this process
 //! right of way    what has failed often because others wrote goes first
+//! turn            the disk is not behind, or it is this thread's turn
 //! gate            nobody is alone: no snapshot is made, and no transaction validated (versions.rs)
 //! sound           no batch was cut off half way
 //! the operation   a tree takes it, and keeps for snapshots what it replaces (versions.rs)
 //! room            if there was none, dropped trees give theirs, and it is tried again
 //! ```
 //!
-//! The order matters: a writer waits for the right of way while it holds nothing. Work in the background
-//! [enters](Store::enter) without giving way, and looks for no room, since it makes some.
+//! The order matters: a writer waits for the right of way and for the disk while it holds nothing that a snapshot or a
+//! transaction wants. Work in the background [enters](Store::enter) without giving way, and looks for no room, since it
+//! makes some.
 //!
 //! # The right of way
 //!
@@ -75,6 +77,10 @@ pub(crate) trait Store: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Waits while the disk is behind with what others have written, if it is not this thread's turn.
+    #[inline(always)]
+    fn take_turn(&self) {}
+
     /// Admits an operation of a writer, which holds nothing.
     #[inline(always)]
     fn admit<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
@@ -82,11 +88,12 @@ pub(crate) trait Store: Send + Sync + 'static {
         self.with_room(|| self.pass(&operation))
     }
 
-    /// The pool is open, and no other thread has the right of way.
+    /// The pool is open, no other thread has the right of way, and the disk is not behind, or it is this thread's turn.
     #[inline(always)]
     fn give_way(&self) -> Result<()> {
         self.alive()?;
         self.way().give();
+        self.take_turn();
         Ok(())
     }
 

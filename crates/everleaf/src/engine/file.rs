@@ -270,6 +270,11 @@ impl Store for FileStore {
     }
 
     #[inline(always)]
+    fn take_turn(&self) {
+        self.store.medium().take_turn();
+    }
+
+    #[inline(always)]
     fn gate(&self) -> &Gate {
         &self.store.gate
     }

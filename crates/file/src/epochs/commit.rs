@@ -103,6 +103,24 @@ impl Inner {
         }
     }
 
+    /// Waits for a turn as [`throttle`](Self::throttle) does, and refuses nothing.
+    #[inline]
+    pub(crate) fn take_turn(&self) {
+        if self.barrier.load(Ordering::Relaxed) != 0 {
+            self.take_turn_slowly();
+        }
+    }
+
+    #[cold]
+    fn take_turn_slowly(&self) {
+        let barrier = self.barrier.load(Ordering::Relaxed);
+        let stops = barrier & (FULL - 1) != 0 || self.life.is_forked();
+        // Everybody's epoch waits for a batch. And while the disk is full nobody comes to let writers in.
+        if barrier & FULL != 0 && barrier & NO_ROOM == 0 && !stops && !epoch::epoch_is_pinned() {
+            self.wait_for_turn();
+        }
+    }
+
     #[cold]
     fn pace_slowly(&self, adds: bool) -> Result<()> {
         let barrier = self.barrier.load(Ordering::Relaxed);
@@ -124,11 +142,7 @@ impl Inner {
                 _ => {}
             }
         }
-        // Everybody's epoch waits for a batch. And while the disk is full nobody comes to let writers in.
-        let barrier = self.barrier.load(Ordering::Relaxed);
-        if barrier & FULL != 0 && barrier & NO_ROOM == 0 && !is_pinned {
-            self.wait_for_turn();
-        }
+        self.take_turn();
         Ok(())
     }
 
