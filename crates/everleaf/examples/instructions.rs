@@ -14,7 +14,7 @@ use std::io::{Write, stdout};
 use std::ops::Bound;
 use std::path::Path;
 
-use everleaf::{Cursor, Db, Options, Transaction, Tree};
+use everleaf::{Cursor, Db, Options, SnapshotTree, Transaction, Tree};
 use everleaf_file::FileOptions;
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 use rand::RngExt;
@@ -188,6 +188,47 @@ fn db_cursor_all(tree: &Tree, n: usize) -> Result<usize> {
     Ok(seen)
 }
 
+/// As `db_cursor_all`, at a cut since which nothing has changed.
+#[inline(never)]
+fn db_past_none(tree: &SnapshotTree) -> Result<usize> {
+    walk(tree)
+}
+
+/// The same, since which one key of a hundred has.
+#[inline(never)]
+fn db_past_some(tree: &SnapshotTree) -> Result<usize> {
+    walk(black_box(tree))
+}
+
+/// The same, since which all keys have.
+#[inline(never)]
+fn db_past_all(tree: &SnapshotTree) -> Result<usize> {
+    walk(black_box(black_box(tree)))
+}
+
+#[inline(always)]
+fn walk(tree: &SnapshotTree) -> Result<usize> {
+    let (mut cursor, mut seen) = (tree.cursor(), 0);
+    while seen < OPERATIONS && cursor.next()? && look(&mut cursor)? {
+        seen += 1;
+    }
+    Ok(seen)
+}
+
+fn past(db: &Db, tree: &Tree, keys: &[u64]) -> Result<()> {
+    let then = db.snapshot()?.of(tree)?;
+    assert_eq!(db_past_none(&then)?, OPERATIONS);
+    for key in keys.iter().step_by(100) {
+        tree.put(key.to_be_bytes(), key.to_be_bytes())?;
+    }
+    assert_eq!(db_past_some(&then)?, OPERATIONS);
+    for key in keys {
+        tree.put(key.to_be_bytes(), key.to_be_bytes())?;
+    }
+    assert_eq!(db_past_all(&then)?, OPERATIONS);
+    Ok(())
+}
+
 #[inline(never)]
 fn db_delete(tree: &Tree, keys: &[u64]) -> Result<()> {
     for key in keys {
@@ -288,6 +329,7 @@ fn db(path: &Path) -> Result<()> {
     }
     db.sync()?;
     db_batch(&db, &tree, &keys.all[FILL..])?;
+    past(&db, &tree, &keys.all)?;
     db.close()?;
     Ok(())
 }

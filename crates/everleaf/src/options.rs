@@ -420,6 +420,7 @@ impl Options {
             evicts_small: self.evicts_small,
             stay: everleaf_pool::stay,
             frame_stays: everleaf_pool::frame_stays,
+            turns_are_taken: true,
             ..FileOptions::default()
         })
     }

@@ -83,6 +83,9 @@ pub struct FileOptions {
     /// Whether the frame of a page that has left memory, or its [mark](Page::mark) of the layer above, has to stay. Asked
     /// under the page's latch.
     pub frame_stays: fn(Page<'_>) -> bool,
+    /// Whether those who write [take turns](crate::File::take_turn) themselves, before they take what others want. Then
+    /// [`throttle`](everleaf_pmem::Medium::throttle) never waits.
+    pub turns_are_taken: bool,
 }
 
 /// The shortest [interval](FileOptions::interval).
@@ -129,6 +132,7 @@ impl Default for FileOptions {
             evicts_small: false,
             stay: |_| Stay::Always,
             frame_stays: |_| true,
+            turns_are_taken: false,
         }
     }
 }

@@ -97,9 +97,10 @@ pub(crate) trait Store: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Runs an operation inside of the gate, while the pool is open.
+    /// Runs an operation inside of the gate, while the pool is open, when it is this thread's turn.
     fn enter<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
         self.alive()?;
+        self.take_turn();
         self.pass(operation)
     }
 

@@ -472,13 +472,11 @@ pub(super) fn put_from<M: DbMedium>(
     };
     while let Some(space) = value.space() {
         source.fill(space)?;
-        store.take_turn();
         store.enter(|| value.write())?;
     }
     // Whichever way it goes, it has the value.
     let (value, when) = (std::cell::Cell::new(Some(value)), Condition::Always);
     let take = || value.take().expect("one of the two ways is gone");
-    store.take_turn();
     store.enter(|| {
         tree.write(
             |tree| tree.set_large(key, take(), when).map(drop),

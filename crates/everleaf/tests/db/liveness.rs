@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -342,4 +343,60 @@ fn a_scan_goes_around_a_damaged_page_of_records() {
             }
         }
     }
+}
+
+/// A writer whose turn has not come since the disk is behind holds no gate: snapshots, counts and transactions go on.
+#[test]
+fn whoever_waits_for_the_disk_to_write_keeps_nobody_else() {
+    let disk = Disk::new(SimIo::new(1));
+    let options = Options::new().interval(Duration::from_millis(1)).pending_bytes(1 << 16);
+    let db =
+        options.max_bytes(256 << 20).open_on(Arc::new(disk.clone()), cut::PATH).expect("opens");
+    let tree = db.tree("t").expect("room");
+    tree.put("first", "").expect("room");
+    db.sync().expect("a disk");
+    let (stopped, go_on) = disk.pause_at(Call::Sync, 0);
+    let (written, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for writer in 0..2_u64 {
+            let (tree, written, is_over) = (&tree, &written, &is_over);
+            scope.spawn(move || {
+                for i in (writer << 32..).take_while(|_| !is_over.load(Ordering::SeqCst)) {
+                    // In all ways.
+                    match i % 4 {
+                        0 => tree.put(i.to_be_bytes(), [7; 100]),
+                        1 => tree.put_from(i.to_be_bytes(), &[7; 3000][..], 3000),
+                        2 => tree.delete((i - 2).to_be_bytes()),
+                        _ => tree.update(i.to_be_bytes(), |_| Some(vec![7; 50])).map(drop),
+                    }
+                    .expect("room");
+                    written.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        stopped.recv_timeout(PATIENCE).expect("an epoch is to become durable");
+        // Until both wait.
+        let (mut before, mut same) = (0, 0);
+        while same < 50 || !tree.may_wait() {
+            std::thread::sleep(Duration::from_millis(2));
+            let now = written.load(Ordering::SeqCst);
+            same = if now == before { same + 1 } else { 0 };
+            before = now;
+        }
+        let reader = db.clone();
+        let done = beside(&tree, move |tree| {
+            let then = reader.snapshot().and_then(|then| then.of(tree)).expect("open");
+            assert!(then.contains("first").expect("sound") && !tree.is_empty().expect("sound"));
+            assert!(tree.len().expect("sound") > 0);
+            let tx = reader.begin();
+            assert!(tx.contains(tree, "first").expect("sound"));
+            tx.commit().expect("it has only read");
+        });
+        let is_done = done.recv_timeout(PATIENCE);
+        let is_waiting = written.load(Ordering::SeqCst) == before;
+        drop(go_on);
+        is_over.store(true, Ordering::SeqCst);
+        is_done.expect("nobody waits for who waits for the disk");
+        assert!(is_waiting, "the writers wait still");
+    });
 }

@@ -103,7 +103,7 @@ impl Inner {
         }
     }
 
-    /// Waits for a turn as [`throttle`](Self::throttle) does, and refuses nothing.
+    /// Waits for a turn, and refuses nothing.
     #[inline]
     pub(crate) fn take_turn(&self) {
         if self.barrier.load(Ordering::Relaxed) != 0 {
@@ -142,7 +142,9 @@ impl Inner {
                 _ => {}
             }
         }
-        self.take_turn();
+        if !self.bounds.turns_are_taken {
+            self.take_turn();
+        }
         Ok(())
     }
 

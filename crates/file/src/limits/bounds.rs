@@ -3,8 +3,8 @@
 //! A slot tells what it holds of the running epoch whenever [`TELL_BYTES`] have been added, so that
 //! a step shares no word with others. When the bytes that are not durable reach their bound, or the
 //! journal its own, writers take *turns*: each waits, in the order in which they came, until there is
-//! room for the bytes of one turn, and goes on until its slot has noted so many. They wait in `throttle`,
-//! before anything is latched; an epoch that became durable, and a checkpoint that got on, let the
+//! room for the bytes of one turn, and goes on until its slot has noted so many. They wait in `throttle`, before
+//! anything is latched, or in `take_turn`, before they hold anything at all; an epoch that became durable, and a checkpoint that got on, let the
 //! next ones in. So what waits stays below
 //!
 //! ```text
@@ -105,6 +105,8 @@ impl Queue {
 pub(crate) struct WriteBounds {
     /// A thread ends epochs.
     ticks: bool,
+    /// Nobody is to wait for a turn where only room is asked for.
+    pub turns_are_taken: bool,
     /// The most that the bound may be.
     most: u64,
     journal_most: u64,
@@ -159,6 +161,7 @@ impl WriteBounds {
         let journal_most = options.journal_bytes.max(JOURNAL_LEAST);
         Ok(WriteBounds {
             ticks,
+            turns_are_taken: options.turns_are_taken,
             most,
             journal_most,
             kept: AtomicBool::new(false),
