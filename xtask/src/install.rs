@@ -1,4 +1,4 @@
-//! `install --prefix P [--destdir D]`: the C library, what finds it, and the command, as a system has them.
+//! `install --prefix P [--destdir D] [--features LIST]`: the C library, what finds it, and the command, as a system has them.
 //!
 //! Files go to D and P together; what they say counts from P, or from where they are themselves, so that the tree may be
 //! moved. Each file is written beside its place and renamed: a program that runs keeps the library that it has, and a second
@@ -25,8 +25,8 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// Installs everything, and says what was done.
-pub fn run(root: &Path, prefix: &Path, destdir: Option<&Path>) -> ExitCode {
-    match place(prefix, destdir).and_then(|place| install(root, &Place(place))) {
+pub fn run(root: &Path, prefix: &Path, destdir: Option<&Path>, features: Option<&str>) -> ExitCode {
+    match place(prefix, destdir).and_then(|place| install(root, &Place(place), features)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("install: {error}");
@@ -49,8 +49,8 @@ fn place(prefix: &Path, destdir: Option<&Path>) -> Result<PathBuf, String> {
     }
 }
 
-fn install(root: &Path, place: &Place) -> Result<(), String> {
-    let built = build(root)?;
+fn install(root: &Path, place: &Place, features: Option<&str>) -> Result<(), String> {
+    let built = build(root, features)?;
     let version = env!("CARGO_PKG_VERSION");
     let (major, _) = version.split_once('.').unwrap_or((version, ""));
     let (soname, shared) = (format!("libeverleaf.so.{major}"), format!("libeverleaf.so.{version}"));
@@ -123,8 +123,9 @@ struct Built {
     native: String,
 }
 
-fn build(root: &Path) -> Result<Built, String> {
-    let library = ["rustc", "-p", "everleaf-capi", "--lib"];
+fn build(root: &Path, features: Option<&str>) -> Result<Built, String> {
+    let features = features.unwrap_or_default();
+    let library = ["rustc", "-p", "everleaf-capi", "--lib", "--features", features];
     let print = ["--", "--print", "native-static-libs"];
     let command = ["build", "-p", "everleaf-cli", "--bin", "everleaf"];
     let mut built = Built::default();

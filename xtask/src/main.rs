@@ -109,6 +109,9 @@ enum Task {
         /// Put in front of it: where packages are made
         #[arg(long)]
         destdir: Option<PathBuf>,
+        /// What the library is to have beside what it always has: `dax`
+        #[arg(long, value_name = "LIST")]
+        features: Option<String>,
     },
     /// All of a release but the publishing; tells what is left to do
     Release {
@@ -150,7 +153,9 @@ fn main() -> ExitCode {
         Task::Instructions { renew } => run(steps::instructions(renew)),
         Task::Way { renew, route } => way::run(&root(), renew, route.as_deref()),
         Task::Mutants { words } => mutants(&words),
-        Task::Install { prefix, destdir } => install::run(&root(), &prefix, destdir.as_deref()),
+        Task::Install { prefix, destdir, features } => {
+            install::run(&root(), &prefix, destdir.as_deref(), features.as_deref())
+        }
         Task::Release { dry_run: _ } => release::dry_run(&root()),
         Task::Images { file, images: all, in_recovery } => images(&file, [all, in_recovery]),
     }

@@ -158,6 +158,7 @@ pub fn ci(root: &Path) -> Vec<Step> {
         format(),
         Step::cargo(&format!("clippy --workspace --features {HEAVY} --all-targets -- -D warnings")),
         Step::cargo("clippy -p everleaf --features tracing,metrics --all-targets -- -D warnings"),
+        Step::cargo("clippy -p everleaf --no-default-features -- -D warnings"),
         Step::task("tidy"),
         Step::cargo("doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings"),
         Step::task("api"),
@@ -165,6 +166,7 @@ pub fn ci(root: &Path) -> Vec<Step> {
         Step::cargo(
             "test -p everleaf-file -p everleaf --features everleaf/tracing,everleaf/metrics --test tracing --test metrics",
         ),
+        Step::cargo("test -p everleaf --no-default-features --test storage"),
         Step::script("ci/instructions.sh"),
         Step { may_skip: true, ..Step::task("way") },
     ];

@@ -89,6 +89,10 @@ def test_errors_of_an_open(path, tmp_path):
     for wrong in ({"compression": "zip"}, {"storage": "tape"}, {"interval": -1}, {"interval": float("nan")}):
         with pytest.raises(ValueError):
             everleaf.Db(path, **wrong)
+    for storage in ("dax", "emulated-dax"):
+        with pytest.raises(everleaf.Unsupported) as raised:
+            everleaf.Db(tmp_path / "new", storage=storage, max_bytes=4 << 20)
+        assert "the feature `dax`" in raised.value.strerror
     with pytest.raises(everleaf.Invalid):
         everleaf.Db(tmp_path / "new", page_bytes=1000)
     with pytest.raises(OverflowError):

@@ -623,9 +623,11 @@ int everleaf_options_read_only(struct everleaf_options *options,
 
 /**
  * Sets where the pool is: EVERLEAF_STORAGE_FILE (the default), EVERLEAF_STORAGE_DAX or
- * EVERLEAF_STORAGE_EMULATED_DAX.
+ * EVERLEAF_STORAGE_EMULATED_DAX. For the last two the library must be built with its feature `dax`; if it is not, the open
+ * returns EVERLEAF_UNSUPPORTED.
  */
-int everleaf_options_storage(struct everleaf_options *options, int storage);
+int everleaf_options_storage(struct everleaf_options *options,
+                             int storage);
 
 /**
  * Sets whether threads end epochs and write checkpoints (the default), or nothing is durable before a call such as

@@ -187,7 +187,8 @@ pub unsafe extern "C" fn everleaf_options_read_only(
 }
 
 /// Sets where the pool is: EVERLEAF_STORAGE_FILE (the default), EVERLEAF_STORAGE_DAX or
-/// EVERLEAF_STORAGE_EMULATED_DAX.
+/// EVERLEAF_STORAGE_EMULATED_DAX. For the last two the library must be built with its feature `dax`; if it is not, the open
+/// returns EVERLEAF_UNSUPPORTED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn everleaf_options_storage(
     options: *mut everleaf_options,

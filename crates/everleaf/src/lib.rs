@@ -57,7 +57,8 @@
 //!
 //! # Features
 //!
-//! There are two, `tracing` and `metrics`, both off by default. With `tracing`, pools on files report epochs,
+//! `dax`, which is on by default, is for [persistent memory](#persistent-memory): without it every tree is compiled once, for
+//! files alone, and a program is smaller. `tracing` and `metrics` are off by default. With `tracing`, pools on files report epochs,
 //! checkpoints, cleaning and writers that wait to a subscriber of that crate, and all pools report snapshots and
 //! transactions; with `metrics`, they count these for a recorder. Neither adds anything to a get, or to a put while there
 //! is no snapshot. [`Db::durable`] is a future that needs no feature.

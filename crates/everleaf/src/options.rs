@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use everleaf_file::{Compression, DaxOptions, FileOptions, INTERVAL_MOST};
+#[cfg(feature = "dax")]
+use everleaf_file::DaxOptions;
+use everleaf_file::{Compression, FileOptions, INTERVAL_MOST};
 use everleaf_pmem::Geometry;
 
 use crate::{Error, Result};
@@ -61,6 +63,9 @@ pub enum Storage {
     ///
     /// Set [`max_bytes`](Options::max_bytes): a new pool takes that many bytes at once, and an existing
     /// one is enlarged to it. After a crash the open walks all trees to give back what leaked.
+    ///
+    /// In a build without the feature `dax` the open returns [`Error::Unsupported`](crate::Error::Unsupported), for this
+    /// and for [`EmulatedDax`](Storage::EmulatedDax).
     Dax,
     /// Like [`Dax`](Storage::Dax), on any file system. Operations that have returned survive a crash of the process, but not
     /// of the system. For tests, and for data that need not outlive the system.
@@ -426,6 +431,7 @@ impl Options {
     }
 
     /// The settings of persistent memory.
+    #[cfg(feature = "dax")]
     pub(crate) fn dax_options(&self, emulate: bool) -> Result<DaxOptions> {
         let geometry = self.geometry()?;
         Ok(DaxOptions {

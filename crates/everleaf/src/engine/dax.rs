@@ -20,11 +20,11 @@ use everleaf_file::Dax;
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Pool, Wants, anchor};
 use everleaf_tree::blink::Condition;
-use everleaf_tree::slots::{Circular, Sentinel};
+use everleaf_tree::slots::{Circular, Sentinel, Strings};
 use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
 
 use super::admission::{RightOfWay, Store};
-use super::medium::DbTree;
+use super::medium::{DbMedium, DbTree};
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
 use super::open_tree::{Alone, TreeChanges, TreeHandle};
@@ -231,6 +231,34 @@ impl DaxStore {
             Some(catalog) => catalog.delete(UNDO_KEY).map(drop),
             None => Ok(()),
         }
+    }
+}
+
+/// On persistent memory each store must leave a node that the next open can mend, so slots are of one
+/// size and pairs are in records.
+impl DbMedium for Dax {
+    type Nodes = (Circular, Sentinel, Strings);
+
+    fn identity(&self) -> [u8; 16] {
+        self.uuid()
+    }
+
+    fn know_count(&self, anchor: PageNo, pairs: u64) -> Result<()> {
+        Dax::know_count(self, anchor, pairs)
+    }
+
+    /// The anchor says how many pairs there are after a close, and nothing while somebody writes: no crash can
+    /// leave a number that is wrong.
+    fn begin_count(pool: &Pool<Self>, anchor: PageNo, is_new: bool) -> Result<()> {
+        if pool.medium().counted(anchor)?.is_some() && !is_new {
+            return Ok(());
+        }
+        let (page, _held) = pool.latch(anchor)?;
+        let pairs = if is_new { Some(0) } else { anchor::pairs_of(page) };
+        if pairs.is_some() && pool.medium().enter().is_ok() {
+            anchor::set_pairs(pool.medium(), page, None);
+        }
+        pairs.map_or(Ok(()), |pairs| pool.medium().know_count(anchor, pairs))
     }
 }
 

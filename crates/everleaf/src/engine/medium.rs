@@ -1,12 +1,10 @@
 //! Which trees the Db keeps on which medium.
 
-use everleaf_file::{Dax, File};
+use everleaf_file::File;
 use everleaf_pmem::{Medium, PageNo};
-use everleaf_pool::{Pool, anchor};
+use everleaf_pool::Pool;
 use everleaf_tree::blink::Blink;
 use everleaf_tree::node::{Kind, NodeBytes};
-use everleaf_tree::slots::Strings;
-use everleaf_tree::slots::{Circular, Sentinel};
 use everleaf_tree::slotted::Slotted;
 
 use crate::Result;
@@ -49,40 +47,14 @@ impl DbMedium for File {
     }
 }
 
-/// On persistent memory each store must leave a node that the next open can mend, so slots are of one
-/// size and pairs are in records.
-impl DbMedium for Dax {
-    type Nodes = (Circular, Sentinel, Strings);
-
-    fn identity(&self) -> [u8; 16] {
-        self.uuid()
-    }
-
-    fn know_count(&self, anchor: PageNo, pairs: u64) -> Result<()> {
-        Dax::know_count(self, anchor, pairs)
-    }
-
-    /// The anchor says how many pairs there are after a close, and nothing while somebody writes: no crash can
-    /// leave a number that is wrong.
-    fn begin_count(pool: &Pool<Self>, anchor: PageNo, is_new: bool) -> Result<()> {
-        if pool.medium().counted(anchor)?.is_some() && !is_new {
-            return Ok(());
-        }
-        let (page, _held) = pool.latch(anchor)?;
-        let pairs = if is_new { Some(0) } else { anchor::pairs_of(page) };
-        if pairs.is_some() && pool.medium().enter().is_ok() {
-            anchor::set_pairs(pool.medium(), page, None);
-        }
-        pairs.map_or(Ok(()), |pairs| pool.medium().know_count(anchor, pairs))
-    }
-}
-
-/// Runs the same code on either medium, of an enum with a variant for each: in one of its methods.
+/// Runs the same code on either medium, of an enum with a variant for each: in one of its methods. In a build without the
+/// feature `dax` there is one medium, and no code for the other one.
 #[collapse_debuginfo(yes)]
 macro_rules! on_medium {
     ($value:expr, $on:ident => $body:expr) => {
         match $value {
             Self::File($on) => $body,
+            #[cfg(feature = "dax")]
             Self::Dax($on) => $body,
         }
     };

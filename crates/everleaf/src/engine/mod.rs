@@ -2,6 +2,7 @@
 
 mod admission;
 mod buffers;
+#[cfg(feature = "dax")]
 mod dax;
 mod dropped;
 mod file;
@@ -13,6 +14,7 @@ mod pool_tree;
 mod reclaim;
 mod sync;
 mod tree_list;
+#[cfg(feature = "dax")]
 mod undo;
 mod versions;
 
@@ -33,6 +35,7 @@ pub(crate) use pool_tree::{Move, PoolTree};
 pub(crate) use versions::{Cut, KeyBefore, Versions};
 
 use admission::Store;
+#[cfg(feature = "dax")]
 use dax::DaxStore;
 use file::FileStore;
 use medium::on_medium;
@@ -43,6 +46,7 @@ use reclaim::{Background, Reclaim};
 #[derive(Clone)]
 pub(crate) enum Engine {
     File(Arc<Background<FileStore>>),
+    #[cfg(feature = "dax")]
     Dax(Arc<Background<DaxStore>>),
 }
 
@@ -51,9 +55,15 @@ impl Engine {
     pub fn open(place: Place<'_>, options: &Options) -> Result<Engine> {
         let has_threads = options.background;
         Ok(match (options.storage, place.path()) {
+            #[cfg(feature = "dax")]
             (storage @ (Storage::Dax | Storage::EmulatedDax), Some(path)) => {
                 let dax = DaxStore::open(path, options, storage == Storage::EmulatedDax)?;
                 Engine::Dax(Arc::new(Background::new(dax, has_threads)))
+            }
+            #[cfg(not(feature = "dax"))]
+            (Storage::Dax | Storage::EmulatedDax, Some(_)) => {
+                let what = "this build has no persistent memory: it needs the feature `dax`";
+                return Err(Error::Unsupported { what: what.into() });
             }
             _ => {
                 let file = FileStore::open(place, options)?;
@@ -66,6 +76,7 @@ impl Engine {
     pub fn of(tree: &PoolTree) -> Engine {
         match tree {
             PoolTree::File(on) => Engine::File(Arc::clone(&on.pool)),
+            #[cfg(feature = "dax")]
             PoolTree::Dax(on) => Engine::Dax(Arc::clone(&on.pool)),
         }
     }
@@ -75,7 +86,9 @@ impl Engine {
     pub fn has(&self, tree: &PoolTree) -> bool {
         match (self, tree) {
             (Engine::File(store), PoolTree::File(on)) => Arc::ptr_eq(store, &on.pool),
+            #[cfg(feature = "dax")]
             (Engine::Dax(store), PoolTree::Dax(on)) => Arc::ptr_eq(store, &on.pool),
+            #[cfg(feature = "dax")]
             _ => false,
         }
     }
@@ -98,6 +111,7 @@ impl Engine {
         }
         let tree = match self {
             Engine::File(on) => PoolTree::File(On::new(on, on.with_room(|| on.make_tree(name))?)),
+            #[cfg(feature = "dax")]
             Engine::Dax(on) => PoolTree::Dax(On::new(on, on.with_room(|| on.make_tree(name))?)),
         };
         self.settle(durability)?;
@@ -108,6 +122,7 @@ impl Engine {
     pub fn find_tree(&self, name: &str, cut: Option<&Cut>) -> Result<Option<PoolTree>> {
         Ok(match self {
             Engine::File(on) => On::find(on, name, cut)?.map(PoolTree::File),
+            #[cfg(feature = "dax")]
             Engine::Dax(on) => On::find(on, name, cut)?.map(PoolTree::Dax),
         })
     }
@@ -172,6 +187,7 @@ impl Engine {
                 let file = on.trees().medium();
                 (file.clock(), file.durable_epoch())
             }
+            #[cfg(feature = "dax")]
             Engine::Dax(_) => (0, 0),
         }
     }
@@ -193,6 +209,7 @@ impl Engine {
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         match self {
             Engine::File(on) => on.trees().medium().await_durable(epoch),
+            #[cfg(feature = "dax")]
             Engine::Dax(_) => match self.alive() {
                 Err(Error::Forked) => Err(Error::Forked),
                 _ => Ok(()),
@@ -204,6 +221,7 @@ impl Engine {
     pub fn durable(&self, epoch: u64) -> Option<everleaf_file::DurableFuture> {
         match self {
             Engine::File(on) => Some(on.trees().medium().durable(epoch)),
+            #[cfg(feature = "dax")]
             Engine::Dax(_) => None,
         }
     }
@@ -212,6 +230,7 @@ impl Engine {
         self.alive()?;
         match self {
             Engine::File(on) => on.checkpoint(),
+            #[cfg(feature = "dax")]
             Engine::Dax(_) => Ok(()),
         }
     }
@@ -224,6 +243,7 @@ impl Engine {
                 on.reclaim()?;
                 on.compact(progress)
             }
+            #[cfg(feature = "dax")]
             Engine::Dax(_) => {
                 Err(not_on_dax("the file of a pool on persistent memory stays as long"))
             }
@@ -234,6 +254,7 @@ impl Engine {
         self.alive()?;
         match self {
             Engine::File(on) => on.backup(path, progress),
+            #[cfg(feature = "dax")]
             Engine::Dax(_) => Err(not_on_dax(
                 "no backup of a pool on persistent memory: close it and copy its file",
             )),
@@ -257,6 +278,7 @@ impl Engine {
                 on.abandon()
             }
             // Everything is durable.
+            #[cfg(feature = "dax")]
             Engine::Dax(_) => self.close(),
         }
     }
@@ -267,6 +289,7 @@ impl Engine {
             // In a fork another thread may have the locks for ever.
             _ if self.alive().is_err() => {}
             Engine::File(on) => on.trees().medium().poison(&Error::Interrupted { what }),
+            #[cfg(feature = "dax")]
             Engine::Dax(on) => on.poison(),
         }
     }
@@ -275,6 +298,7 @@ impl Engine {
     fn is_recovered(&self) -> bool {
         match self {
             Engine::File(_) => true,
+            #[cfg(feature = "dax")]
             Engine::Dax(on) => on.is_recovered(),
         }
     }
@@ -351,6 +375,7 @@ impl Engine {
                     ..common
                 }
             }
+            #[cfg(feature = "dax")]
             Engine::Dax(on) => {
                 let dax = on.trees().medium();
                 Stats {
@@ -366,6 +391,7 @@ impl Engine {
     }
 }
 
+#[cfg(feature = "dax")]
 #[cold]
 fn not_on_dax(what: &str) -> Error {
     Error::Unsupported { what: what.to_owned() }

@@ -132,6 +132,7 @@ impl<M: DbMedium> NamedTrees<M> {
     }
 
     /// The tree of an anchor.
+    #[cfg(feature = "dax")]
     pub fn tree_at(&self, anchor: PageNo) -> Result<Arc<OpenTree<M>>> {
         self.tree_in(&mut lock(&self.trees), anchor, None)
     }
@@ -241,6 +242,7 @@ impl<M: DbMedium> NamedTrees<M> {
     }
 
     /// The anchors of the trees that are open.
+    #[cfg(feature = "dax")]
     pub fn open_anchors(&self) -> Vec<PageNo> {
         lock(&self.trees).by_anchor.keys().copied().collect()
     }
@@ -325,6 +327,7 @@ impl<M: DbMedium> NamedTrees<M> {
     }
 
     /// Sets what the catalog has under a key, or removes it; for media without epochs. The gate is closed.
+    #[cfg(feature = "dax")]
     pub fn set_name(&self, key: &[u8], anchor: Option<PageNo>) -> Result<()> {
         debug_assert!(!M::JOURNALED, "with epochs a tree is renamed in one");
         let _trees = lock(&self.trees);

@@ -16,8 +16,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+#[cfg(feature = "dax")]
+use everleaf_file::Dax;
+use everleaf_file::File;
 use everleaf_file::io::uninterrupted;
-use everleaf_file::{Dax, File};
 use everleaf_pmem::{PageNo, Retries, fallible};
 use everleaf_tree::blink::{BatchChange, Condition, Cursor, KeyPlace, Stage, Stepped};
 
@@ -304,6 +306,7 @@ impl<M: DbMedium> OpenTree<M> {
 #[derive(Clone)]
 pub(crate) enum TreeHandle {
     File(Arc<OpenTree<File>>),
+    #[cfg(feature = "dax")]
     Dax(Arc<OpenTree<Dax>>),
 }
 
@@ -322,15 +325,18 @@ macro_rules! on_tree {
     ($id:expr, $tree:ident => $body:expr) => {
         match $id {
             TreeHandle::File($tree) => $body,
+            #[cfg(feature = "dax")]
             TreeHandle::Dax($tree) => $body,
         }
     };
 }
 
 impl TreeHandle {
+    #[cfg(feature = "dax")]
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         on_tree!(self, tree => tree.get(key))
     }
+    #[cfg(feature = "dax")]
     pub fn anchor(&self) -> PageNo {
         on_tree!(self, tree => tree.anchor())
     }
@@ -344,6 +350,7 @@ impl TreeHandle {
     pub fn values_grow(&self) -> bool {
         match self {
             TreeHandle::File(_) => DbTree::<File>::VALUES_GROW,
+            #[cfg(feature = "dax")]
             TreeHandle::Dax(_) => DbTree::<Dax>::VALUES_GROW,
         }
     }
@@ -355,6 +362,7 @@ impl TreeHandle {
     pub fn former(&self, cut: &Cut) -> Option<TreeHandle> {
         match self {
             TreeHandle::File(tree) => tree.former(cut).map(TreeHandle::File),
+            #[cfg(feature = "dax")]
             TreeHandle::Dax(tree) => tree.former(cut).map(TreeHandle::Dax),
         }
     }

@@ -17,6 +17,7 @@ use everleaf_tree::blink::{Condition, Cursor, End, Stepped, Swap};
 
 use super::admission::Store;
 use super::buffers::Buffers;
+#[cfg(feature = "dax")]
 use super::dax::DaxStore;
 use super::file::FileStore;
 use super::medium::{DbTree, on_medium};
@@ -43,6 +44,7 @@ pub(crate) enum Move<'k> {
 #[derive(Clone)]
 pub(crate) enum PoolTree {
     File(On<FileStore>),
+    #[cfg(feature = "dax")]
     Dax(On<DaxStore>),
 }
 
@@ -64,6 +66,7 @@ impl PoolTree {
     pub fn tree(&self) -> TreeHandle {
         match self {
             PoolTree::File(on) => TreeHandle::File(Arc::clone(&on.tree)),
+            #[cfg(feature = "dax")]
             PoolTree::Dax(on) => TreeHandle::Dax(Arc::clone(&on.tree)),
         }
     }
@@ -78,6 +81,7 @@ impl PoolTree {
     pub fn former(&self, cut: &Cut) -> Option<PoolTree> {
         match self {
             PoolTree::File(on) => on.former(cut).map(PoolTree::File),
+            #[cfg(feature = "dax")]
             PoolTree::Dax(on) => on.former(cut).map(PoolTree::Dax),
         }
     }
@@ -97,6 +101,7 @@ impl PoolTree {
     pub fn may_wait(&self) -> bool {
         match self {
             PoolTree::File(on) => on.pool.trees().medium().may_wait(),
+            #[cfg(feature = "dax")]
             PoolTree::Dax(_) => false,
         }
     }
@@ -197,6 +202,7 @@ impl PoolTree {
         match self {
             PoolTree::File(on) => on.store().alive().is_ok() && on.tree.slides(cursor, up),
             // There pairs are not in their leaf.
+            #[cfg(feature = "dax")]
             PoolTree::Dax(_) => false,
         }
     }
@@ -298,16 +304,11 @@ impl PoolTree {
 
     /// Puts the first of some pairs, if they fill a leaf; says how many it has put. 0: the first one is to be put.
     pub fn fill_leaf(&self, pairs: &[(&[u8], &[u8])]) -> Result<usize> {
-        // On persistent memory each pair is a step.
-        let PoolTree::File(on) = self else { return Ok(0) };
-        let filled = on.write(
-            |tree| tree.fill_leaf(None, pairs),
-            |tree, keeper| tree.fill_leaf(Some(keeper), pairs),
-        );
-        match filled {
-            // A pair may have room where a leaf has none.
-            Err(Error::Full { .. }) => Ok(0),
-            filled => filled,
+        match self {
+            PoolTree::File(on) => on.fill_leaf(pairs),
+            // There each pair is a step.
+            #[cfg(feature = "dax")]
+            PoolTree::Dax(_) => Ok(0),
         }
     }
 }
@@ -429,6 +430,20 @@ impl<S: Reclaim> On<S> {
                 self.remove_range(Bound::Unbounded, Bound::Unbounded)
             }
             cleared => cleared,
+        }
+    }
+}
+
+impl On<FileStore> {
+    fn fill_leaf(&self, pairs: &[(&[u8], &[u8])]) -> Result<usize> {
+        let filled = self.write(
+            |tree| tree.fill_leaf(None, pairs),
+            |tree, keeper| tree.fill_leaf(Some(keeper), pairs),
+        );
+        match filled {
+            // A pair may have room where a leaf has none.
+            Err(Error::Full { .. }) => Ok(0),
+            filled => filled,
         }
     }
 }

@@ -145,7 +145,8 @@ pub(crate) fn make(
 /// How a pool with those features is opened.
 fn kind(features: u64) -> &'static str {
     if features & DAX != 0 {
-        "a DAX pool, whose pages are updated in place: open it as one (`Dax`, `Storage::Dax`, `--dax`)"
+        "a DAX pool, whose pages are updated in place: open it as one (`Dax`, `Storage::Dax`, `--dax`), \
+         in a build with the feature `dax`"
     } else {
         "a pool with a journal: open it as a file"
     }
