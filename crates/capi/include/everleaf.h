@@ -1067,8 +1067,9 @@ int everleaf_contains(const struct everleaf_tree *tree, const void *key, size_t 
 
 /**
  * Copies the value of a key to `buf`, which has room for `buf_len` bytes, and writes its length to `*value_len`, which may be
- * NULL. EVERLEAF_NOT_FOUND, and 0, if the key is not there. If the value is longer than the buffer, nothing is copied:
- * EVERLEAF_BUFFER_TOO_SMALL, and `*value_len` says how many bytes it has.
+ * NULL. EVERLEAF_NOT_FOUND, and 0, if the key is not there. If the value is longer than the buffer,
+ * EVERLEAF_BUFFER_TOO_SMALL, and `*value_len` says how many bytes it has. Whenever this does not return EVERLEAF_OK, the
+ * buffer holds anything. It is not where the key is.
  *
  * Errors: EVERLEAF_CORRUPT or EVERLEAF_IO if it cannot be read; EVERLEAF_NO_MEMORY; EVERLEAF_NO_TREE; EVERLEAF_CLOSED;
  * EVERLEAF_FORKED; EVERLEAF_STUCK; for the tree of a snapshot also EVERLEAF_SNAPSHOT_TOO_OLD.

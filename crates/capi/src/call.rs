@@ -40,11 +40,12 @@ pub(crate) unsafe fn on<H: Handle>(
     finish(name, catch_unwind(AssertUnwindSafe(|| run(name, || body(handle)))), handle)
 }
 
-/// Runs a call that has a handle, whether its pool is open or not.
+/// Runs a call that has a handle, whether its pool is open or not: the body asks that, or need not know it.
 ///
 /// # Safety
 ///
 /// That of [`on`].
+#[inline(always)]
 pub(crate) unsafe fn on_any<H: Handle>(
     name: &'static str,
     handle: *const H,
@@ -138,6 +139,7 @@ fn finish<H: Handle>(
 }
 
 #[cold]
+#[inline(never)]
 fn no_handle(name: &'static str) -> c_int {
     keep(invalid(format!("{name}: the handle is NULL")))
 }
@@ -170,6 +172,25 @@ pub(crate) unsafe fn bytes<'a>(place: *const c_void, len: usize) -> Result<&'a [
     expect_place(place, len)?;
     // SAFETY: the caller's promise; the length is one that a slice can have.
     Ok(unsafe { slice::from_raw_parts(place.cast(), len) })
+}
+
+/// The bytes that a caller names, if there are at most so many and their place is not NULL: what is frequent, of which
+/// nothing more need be asked.
+///
+/// # Safety
+///
+/// That of [`bytes`].
+#[inline(always)]
+pub(crate) unsafe fn plain_bytes<'a>(
+    place: *const c_void,
+    len: usize,
+    most: usize,
+) -> Option<&'a [u8]> {
+    if len > most || place.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise; the length is one that a slice can have.
+    Some(unsafe { slice::from_raw_parts(place.cast(), len) })
 }
 
 /// The buffer that a caller lends. Without bytes, the place does not matter.

@@ -4,13 +4,13 @@ use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 use std::ptr;
 
-use db::{KeyRange, Swap};
+use db::{KEY_BYTES_MAX, KeyRange, Swap, VALUE_BYTES_MAX};
 
-use crate::call::{buffer, bytes, expect_out, expect_place, found, give, on};
+use crate::call::{buffer, bytes, expect_out, found, give, on, on_any, plain_bytes};
 use crate::codes::{EVERLEAF_NOT_FOUND, EVERLEAF_OK};
 use crate::failure::{Failure, Result, invalid};
 use crate::memory::{clear, give_copy};
-use crate::tree::{everleaf_tree, of_either};
+use crate::tree::{Which, everleaf_tree, of_either};
 
 /// A range begins behind its first bound, not at it.
 pub const EVERLEAF_FROM_EXCLUDED: u32 = 1;
@@ -117,11 +117,35 @@ pub unsafe extern "C" fn everleaf_put(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
-        on("everleaf_put", tree, |tree| {
-            tree.writable()?.put(bytes(key, key_len)?, bytes(value, value_len)?)?;
+        on_any("everleaf_put", tree, |tree| {
+            let pair = (
+                plain_bytes(key, key_len, KEY_BYTES_MAX),
+                plain_bytes(value, value_len, VALUE_BYTES_MAX),
+            );
+            match (&tree.is, pair) {
+                (Which::Now(tree), (Some(key), Some(value))) => tree.put(key, value)?,
+                _ => put_rarely(tree, (key, key_len), (value, value_len))?,
+            }
             Ok(EVERLEAF_OK)
         })
     }
+}
+
+/// A put that is refused, or has nothing as its key or value.
+///
+/// # Safety
+///
+/// That of [`bytes`].
+#[cold]
+#[inline(never)]
+unsafe fn put_rarely(
+    tree: &everleaf_tree,
+    (key, key_len): (*const c_void, usize),
+    (value, value_len): (*const c_void, usize),
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let (key, value) = unsafe { (bytes(key, key_len)?, bytes(value, value_len)?) };
+    Ok(tree.writable()?.put(key, value)?)
 }
 
 /// Sets the value of a key if it is not there; EVERLEAF_NOT_FOUND, and no change, if it is there.
@@ -383,8 +407,9 @@ pub unsafe extern "C" fn everleaf_contains(
 }
 
 /// Copies the value of a key to `buf`, which has room for `buf_len` bytes, and writes its length to `*value_len`, which may be
-/// NULL. EVERLEAF_NOT_FOUND, and 0, if the key is not there. If the value is longer than the buffer, nothing is copied:
-/// EVERLEAF_BUFFER_TOO_SMALL, and `*value_len` says how many bytes it has.
+/// NULL. EVERLEAF_NOT_FOUND, and 0, if the key is not there. If the value is longer than the buffer,
+/// EVERLEAF_BUFFER_TOO_SMALL, and `*value_len` says how many bytes it has. Whenever this does not return EVERLEAF_OK, the
+/// buffer holds anything. It is not where the key is.
 ///
 /// Errors: EVERLEAF_CORRUPT or EVERLEAF_IO if it cannot be read; EVERLEAF_NO_MEMORY; EVERLEAF_NO_TREE; EVERLEAF_CLOSED;
 /// EVERLEAF_FORKED; EVERLEAF_STUCK; for the tree of a snapshot also EVERLEAF_SNAPSHOT_TOO_OLD.
@@ -399,13 +424,13 @@ pub unsafe extern "C" fn everleaf_get(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe {
-        on("everleaf_get", tree, |tree| {
-            if buf_len > 0 {
-                expect_place(buf, buf_len)?;
-            }
-            let key = bytes(key, key_len)?;
-            let copy = |value: &[u8]| copy_value(value, buf, buf_len);
-            say_copied(of_either!(tree, tree => tree.get_with(key, copy))?, buf_len, value_len)
+        on_any("everleaf_get", tree, |tree| {
+            let (key, room) = (bytes(key, key_len)?, buffer(buf, buf_len)?);
+            let copied = match &tree.is {
+                Which::Now(tree) => tree.copy_value(key, room)?,
+                Which::Then(tree) => tree.get_with(key, |value| copy_value(value, buf, buf_len))?,
+            };
+            say_copied(copied, buf_len, value_len)
         })
     }
 }

@@ -542,6 +542,14 @@ impl Tree {
         Error::OtherPool { name: self.name().to_owned() }
     }
 
+    /// Copies the value of a key into a buffer, if that has room for all of it, and returns how many bytes the value has;
+    /// otherwise the buffer holds anything. For bindings of languages whose callers have buffers and no lists.
+    #[doc(hidden)]
+    #[inline]
+    pub fn copy_value(&self, key: &[u8], buf: &mut [u8]) -> Result<Option<usize>> {
+        self.on.copy_value(key, buf)
+    }
+
     /// Returns whether the next write may wait for the disk, as far as can be told. For bindings of languages in which
     /// a thread that waits has to give up a lock first.
     #[doc(hidden)]

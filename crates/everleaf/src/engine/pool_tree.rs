@@ -142,6 +142,12 @@ impl PoolTree {
         on_medium!(self, on => on.read(|tree| tree.find_value(key, value)))
     }
 
+    /// Copies a value into a buffer, if that has room for all of it; says how many bytes it has.
+    #[inline]
+    pub fn copy_value(&self, key: &[u8], buf: &mut [u8]) -> Result<Option<usize>> {
+        on_medium!(self, on => on.read(|tree| tree.copy_value(key, buf)))
+    }
+
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         on_medium!(self, on => on.read(|tree| tree.contains(key)))
     }

@@ -92,6 +92,19 @@ fn parts_everywhere(tree: &Tree, page: usize, key: &[u8], value: &[u8]) {
     expect_part(tree, key, value, 1 << 32, 10);
 }
 
+fn copied_if_there_is_room(tree: &Tree, key: &[u8], value: &[u8]) {
+    let len = value.len();
+    for room in [len, len + 1, 3 * len] {
+        let mut buf = vec![0xee; room];
+        assert_eq!(tree.copy_value(key, &mut buf).expect("sound"), Some(len));
+        assert!(buf[..len] == *value && buf[len..].iter().all(|byte| *byte == 0xee), "{len}");
+    }
+    for room in [0, len / 2, len.saturating_sub(1)].into_iter().filter(|room| *room < len) {
+        assert_eq!(tree.copy_value(key, &mut vec![0; room]).expect("sound"), Some(len));
+    }
+    assert_eq!(tree.copy_value(b"not there", &mut [0; 9]).expect("sound"), None);
+}
+
 fn every_length(db: &Db, page: usize, reopen: impl FnOnce(Db) -> Db) {
     let tree = db.tree("t").expect("room");
     let mut map = Map::new();
@@ -105,6 +118,7 @@ fn every_length(db: &Db, page: usize, reopen: impl FnOnce(Db) -> Db) {
             put_from(&tree, &key, &value).expect("room");
             let tell = |found: &[u8]| found == value;
             assert_eq!(tree.get_with(&key, tell).expect("sound"), Some(true), "{len}");
+            copied_if_there_is_room(&tree, &key, &value);
             parts_everywhere(&tree, page, &key, &value);
             map.insert(key, value);
         }

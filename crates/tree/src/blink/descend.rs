@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_pmem::{Latch, LatchGuard, Medium, Page, PageNo, Result, Retries, Seen, Version};
-use everleaf_pool::{Pool, StoredValue};
+use everleaf_pool::{LargeValue, Pool, StoredValue};
 
 use crate::blink::reading::Reading;
 use crate::node::{
@@ -550,6 +550,41 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         }
     }
 
+    /// Copies the value of a key into a buffer, if that has room for all of it. Says how many bytes the value has; none if
+    /// the key is not there. A value that has no room is not read, if it is not in the leaf.
+    ///
+    /// # Errors
+    /// As [`get_into`](Self::get_into). The buffer holds anything then, and where no value was copied.
+    #[inline]
+    pub fn copy_value(&self, key: &[u8], buf: &mut [u8]) -> Result<Option<usize>> {
+        let mut outside = FoundValue::default();
+        let found = self.read_leaf(
+            Seek::At(key),
+            |at| {
+                let copy = |entry| match K::value_inside(entry) {
+                    None => Ok(match K::value_into(&self.pool, at.shape(), entry, &mut outside)? {
+                        StoredValue::Inline(()) => StoredValue::Inline(None),
+                        StoredValue::External(far) => StoredValue::External(far),
+                    }),
+                    Some(bytes) => {
+                        if let Some(room) = buf.get_mut(..bytes) {
+                            K::part_into(&self.pool, at.shape(), entry, 0, room)?;
+                        }
+                        Ok(StoredValue::Inline(Some(bytes)))
+                    }
+                };
+                K::find(&self.pool, at, key, copy)
+            },
+            |_| Ok(None),
+        )?;
+        match found {
+            None => Ok(None),
+            Some(StoredValue::Inline(Some(bytes))) => Ok(Some(bytes)),
+            Some(StoredValue::Inline(None)) => Ok(Some(copy_if_it_fits(outside.bytes(), buf))),
+            Some(StoredValue::External(far)) => copy_far(&far, buf).map(Some),
+        }
+    }
+
     /// Fills a buffer with bytes of the value of a key, from byte `offset` of it on, all of one value. Says
     /// how many that were, fewer than asked for only at the value's end; none if the key is not there. Of a
     /// value in extents it reads the pages in which they are, and no others.
@@ -586,4 +621,24 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
             |_| Ok(None),
         )
     }
+}
+
+/// Copies a value to a buffer if it has room; says how long the value is.
+fn copy_if_it_fits(value: &[u8], buf: &mut [u8]) -> usize {
+    if let Some(room) = buf.get_mut(..value.len()) {
+        room.copy_from_slice(value);
+    }
+    value.len()
+}
+
+/// The same of a value that is elsewhere, which is read only if it fits.
+#[cold]
+fn copy_far<M: Medium>(far: &LargeValue<'_, M>, buf: &mut [u8]) -> Result<usize> {
+    let bytes = far.value_bytes() as usize;
+    if bytes > buf.len() {
+        return Ok(bytes);
+    }
+    let mut value = Vec::new();
+    far.read_into(&mut value)?;
+    Ok(copy_if_it_fits(&value, buf))
 }
