@@ -131,7 +131,7 @@ pub unsafe extern "C" fn everleaf_put(
     }
 }
 
-/// A put that is refused, or has nothing as its key or value.
+/// A put that is refused, or has nothing as its key or value. A pool that is closed says so first, whatever is asked of it.
 ///
 /// # Safety
 ///
@@ -143,6 +143,7 @@ unsafe fn put_rarely(
     (key, key_len): (*const c_void, usize),
     (value, value_len): (*const c_void, usize),
 ) -> Result<()> {
+    tree.db.expect_open()?;
     // SAFETY: the caller's promise.
     let (key, value) = unsafe { (bytes(key, key_len)?, bytes(value, value_len)?) };
     Ok(tree.writable()?.put(key, value)?)
@@ -425,14 +426,39 @@ pub unsafe extern "C" fn everleaf_get(
     // SAFETY: the promise of a caller.
     unsafe {
         on_any("everleaf_get", tree, |tree| {
-            let (key, room) = (bytes(key, key_len)?, buffer(buf, buf_len)?);
-            let copied = match &tree.is {
-                Which::Now(tree) => tree.copy_value(key, room)?,
-                Which::Then(tree) => tree.get_with(key, |value| copy_value(value, buf, buf_len))?,
+            let most = isize::MAX as usize;
+            let copied = match (&tree.is, plain_bytes(key, key_len, most)) {
+                (Which::Now(tree), Some(key)) if buf_len <= most && !buf.is_null() => {
+                    tree.copy_value(key, buffer(buf, buf_len)?)?
+                }
+                _ => get_otherwise(tree, (key, key_len), (buf, buf_len))?,
             };
             say_copied(copied, buf_len, value_len)
         })
     }
+}
+
+/// A get from a snapshot, or one that is refused, or has nothing as its key or buffer. A pool that is closed says so first.
+///
+/// # Safety
+///
+/// That of [`bytes`] and of [`buffer`].
+#[inline(never)]
+unsafe fn get_otherwise(
+    tree: &everleaf_tree,
+    (key, key_len): (*const c_void, usize),
+    (buf, buf_len): (*mut c_void, usize),
+) -> Result<Option<usize>> {
+    tree.db.expect_open()?;
+    // SAFETY: the caller's promise.
+    let (key, room) = unsafe { (bytes(key, key_len)?, buffer(buf, buf_len)?) };
+    Ok(match &tree.is {
+        Which::Now(tree) => tree.copy_value(key, room)?,
+        Which::Then(tree) => tree.get_with(key, |value| {
+            // SAFETY: the caller's promise.
+            unsafe { copy_value(value, buf, buf_len) }
+        })?,
+    })
 }
 
 /// Gives you a copy of the value of a key, to free with everleaf_bytes_free; EVERLEAF_NOT_FOUND, and NULL, if the key is not

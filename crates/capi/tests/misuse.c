@@ -166,6 +166,9 @@ static void places(const char *folder) {
     DO(everleaf_options_storage(o, EVERLEAF_STORAGE_DAX));
     FAILS(EVERLEAF_UNSUPPORTED, "no persistent memory",
           (everleaf_close(db), everleaf_open(in_folder(folder, "misuse.ever"), o, &other)));
+    /* A pool that is closed says so first. */
+    FAILS(EVERLEAF_CLOSED, "closed", everleaf_put(tree, NULL, 1, "v", 1));
+    FAILS(EVERLEAF_CLOSED, "closed", everleaf_get(tree, NULL, 1, NULL, 1, NULL));
     everleaf_options_free(o);
 }
 
