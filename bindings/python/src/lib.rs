@@ -44,5 +44,6 @@ fn _everleaf(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transaction::Transaction>()?;
     module.add_class::<transaction::TransactionScan>()?;
     module.add_class::<watch::Watch>()?;
+    module.add_function(wrap_pyfunction!(transaction::transact, module)?)?;
     module.add_function(wrap_pyfunction!(pool::at_exit, module)?)
 }

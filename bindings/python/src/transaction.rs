@@ -58,6 +58,28 @@ impl Transaction {
     }
 }
 
+/// Runs a transaction that `begin` makes until nobody is in its way, or often enough; returns what `run` has returned.
+#[pyfunction]
+pub fn transact<'py>(
+    py: Python<'py>,
+    db: &Db,
+    run: &Bound<'py, PyAny>,
+    begin: &Bound<'py, PyAny>,
+    attempts: u32,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut attempts = db.pool.db(py)?.attempts(attempts);
+    loop {
+        let object = begin.call0()?;
+        let own = object.cast::<Transaction>()?.get();
+        let answer = run.call1((&object,)).inspect_err(|_| drop(own.abort()))?;
+        let transaction = own.lock()?.take().ok_or_else(|| is_over(py))?;
+        let committed = py.detach(|| attempts.commit(transaction));
+        if committed.map_err(|error| raise(py, error))? {
+            return Ok(answer);
+        }
+    }
+}
+
 fn is_over(py: Python<'_>) -> PyErr {
     over(py, "the transaction was committed or aborted")
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -143,6 +144,36 @@ def test_transact_tries_again_and_gives_up(db, tree):
         db.transact(loses, attempts=0)
     with pytest.raises(ValueError):
         db.transaction(isolation="none")
+
+
+def test_a_long_transaction_gets_through_beside_a_busy_writer(db, tree):
+    tree[b"busy"] = b""
+    written, stop, runs = [0], threading.Event(), []
+
+    def write():
+        while not stop.is_set():
+            tree[b"busy"] = b"%d" % written[0]
+            written[0] += 1
+
+    def sums(transaction):
+        transaction.get(tree, b"busy")
+        # All that it could wait for has happened, unless the writer waits for it.
+        before, until = written[0], time.perf_counter() + 0.01
+        while written[0] < before + 2 and time.perf_counter() < until:
+            time.sleep(0)
+        runs.append(1)
+        transaction.put(tree, b"sum", b"%d" % len(runs))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(3):
+            runs.clear()
+            db.transact(sums)
+            assert tree[b"sum"] == b"%d" % len(runs)
+    finally:
+        stop.set()
+        writer.join()
 
 
 def test_threads_that_transfer_lose_nothing(db, tree):

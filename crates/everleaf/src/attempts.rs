@@ -4,6 +4,7 @@
 //! [right of way](crate::engine::RightOfWay): other writers wait for it then, each for a moment. It ends in any case,
 //! for the attempts are counted: also if it is in its own way, where no right of way helps.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::Error;
@@ -16,17 +17,18 @@ const HASTY: u32 = 4;
 /// After so many failures others wait for it.
 const PATIENT: u32 = 8;
 
-/// The attempts of one operation.
-pub(crate) struct Attempts<'e> {
-    engine: &'e Engine,
+/// The attempts of one operation, all of one thread.
+#[doc(hidden)]
+pub struct Attempts {
+    engine: Engine,
     most: u32,
     failed: u32,
-    way: Option<Way<'e>>,
+    way: Option<Way>,
 }
 
-impl<'e> Attempts<'e> {
+impl Attempts {
     /// At most so many, and at least one. The first one begins.
-    pub fn new(engine: &'e Engine, most: u32) -> Self {
+    pub(crate) fn new(engine: Engine, most: u32) -> Self {
         Self { engine, most, failed: 0, way: None }
     }
 
@@ -34,7 +36,7 @@ impl<'e> Attempts<'e> {
     ///
     /// # Errors
     /// How many there were, if that was the last one.
-    pub fn failed(&mut self) -> Result<(), u64> {
+    pub(crate) fn failed(&mut self) -> Result<(), u64> {
         self.end_way();
         self.failed += 1;
         if self.failed >= self.most {
@@ -56,17 +58,29 @@ impl<'e> Attempts<'e> {
         std::thread::sleep(Duration::from_micros(1 + own % longest));
     }
 
-    fn end_way(&mut self) {
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Others need not wait any more.
+    pub(crate) fn end_way(&mut self) {
+        // In a fork another thread may have the lock that says so for ever.
         if let Some(way) = self.way.take()
-            && let Err(Error::Forked) = self.engine.alive()
+            && !matches!(self.engine.alive(), Err(Error::Forked))
         {
-            // In a fork another thread may have the lock that says so for ever.
-            std::mem::forget(way);
+            self.engine.way().give_back(way);
         }
     }
 }
 
-impl Drop for Attempts<'_> {
+impl fmt::Debug for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempts").field("failed", &self.failed).finish_non_exhaustive()
+    }
+}
+
+/// Also if the thread panics.
+impl Drop for Attempts {
     fn drop(&mut self) {
         self.end_way();
     }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use everleaf_file::io::{Io, RealIo};
 use everleaf_pmem::fallible;
 
+use crate::attempts::Attempts;
 use crate::engine::{Engine, Place, PoolTree};
 use crate::limits::check_name;
 use crate::options::{Options, Storage};
@@ -323,6 +324,13 @@ impl Db {
     /// Like [`begin`](Db::begin), with explicit options. The number of attempts is ignored.
     pub fn begin_with(&self, options: TransactionOptions) -> Transaction {
         Transaction::new(self.engine.clone(), self.durability, options)
+    }
+
+    /// Begins the attempts of a transaction that the caller runs itself, as [`transact`](Db::transact) does: for bindings
+    /// of languages whose functions cannot be called from within it. All of it is done by one thread.
+    #[doc(hidden)]
+    pub fn attempts(&self, most: u32) -> Attempts {
+        Attempts::new(self.engine.clone(), most)
     }
 
     /// Waits until every operation that returned before this call is on disk.

@@ -91,6 +91,8 @@ mod stats;
 mod transaction;
 mod tree;
 
+#[doc(hidden)]
+pub use attempts::Attempts;
 pub use batch::Batch;
 pub use cursor::{Cursor, Pair};
 pub use db::{Db, Durable};

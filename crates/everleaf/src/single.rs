@@ -161,8 +161,7 @@ impl Tree {
     ) -> Result<Option<Vec<u8>>> {
         let key = key.as_bytes();
         check_key(key)?;
-        let engine = Engine::of(&self.on);
-        let mut attempts = Attempts::new(&engine, ATTEMPTS);
+        let mut attempts = Attempts::new(Engine::of(&self.on), ATTEMPTS);
         loop {
             let old = self.on.get_to_change(key)?;
             let new = change(old.as_deref());

@@ -433,22 +433,36 @@ pub(crate) fn transact<T, E: From<Error>>(
     options: TransactionOptions,
     mut run: impl FnMut(&Transaction) -> Result<T, E>,
 ) -> Result<T, E> {
-    let mut attempts = Attempts::new(engine, options.attempts);
+    let mut attempts = Attempts::new(engine.clone(), options.attempts);
     loop {
         let transaction = Transaction::new(engine.clone(), durability, options);
         let answer = run(&transaction)?;
-        let has_written = match transaction.work.commit() {
+        if attempts.commit(transaction)? {
+            return Ok(answer);
+        }
+    }
+}
+
+impl Attempts {
+    /// Commits a transaction of the pool. False if others were in its way: then it is time to begin another one.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](Error::Conflict) if that was the last attempt; otherwise those of [`Transaction::commit`].
+    pub fn commit(&mut self, transaction: Transaction) -> Result<bool> {
+        let durability = transaction.durability;
+        let committed = match transaction.work.commit() {
             Err(Error::Conflict { tree, key, .. }) => {
-                let failed = attempts.failed();
+                let failed = self.failed();
                 failed.map_err(|attempts| Error::Conflict { tree, key, attempts })?;
-                continue;
+                return Ok(false);
             }
-            committed => committed?,
+            committed => committed,
         };
         // Nobody else waits for the disk.
-        drop(attempts);
-        settle(engine, has_written, durability)?;
-        return Ok(answer);
+        self.end_way();
+        settle(self.engine(), committed?, durability)?;
+        Ok(true)
     }
 }
 

@@ -550,7 +550,7 @@ impl Tree {
         self.on.copy_value(key, buf)
     }
 
-    /// Returns whether the next write may wait for the disk, as far as can be told. For bindings of languages in which
+    /// Returns whether the next write may wait for the disk or for a transaction, as far as can be told. For bindings of languages in which
     /// a thread that waits has to give up a lock first.
     #[doc(hidden)]
     #[inline]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
-import random
-import time
 import uuid
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union
 
 from . import _everleaf
-from ._errors import Conflict
 from ._everleaf import Batch, Cursor
 from ._stats import Compaction, Counts, Damage, MemoryStats, Stats, TreeStats
 from ._trees import SnapshotTree, TransactionTree, Tree
@@ -119,28 +117,13 @@ class Db(_everleaf.Db):
         """Run ``run(transaction)``, commit, and return what `run` has returned.
 
         If others have changed what it depends on, it runs again, up to `attempts` times, and then raises `Conflict`. So
-        `run` should do nothing that cannot be done twice. If it raises, nothing has happened.
+        `run` should do nothing that cannot be done twice. If it raises, nothing has happened. From the ninth attempt on
+        others that are about to write wait for it, each for at most 50 ms.
         """
         if attempts < 1:
             raise ValueError(f"attempts is 1 or more, not {attempts}")
-        failed = 0
-        while True:
-            transaction = self.transaction(isolation=isolation, sync=sync)
-            try:
-                answer = run(transaction)
-            except BaseException:
-                transaction.abort()
-                raise
-            try:
-                transaction.commit()
-                return answer
-            except Conflict as conflict:
-                failed += 1
-                conflict.attempts = failed
-                if failed >= attempts:
-                    raise
-            # Longer each time, and not all for the same time; at first only to let another thread go on.
-            time.sleep(random.random() * min(0.05, 1e-5 * 2**failed) if failed > 4 else 0)
+        begin = functools.partial(self.transaction, isolation=isolation, sync=sync)
+        return _everleaf.transact(self, run, begin, min(attempts, 2**32 - 1))
 
     async def durable(self, epoch: Optional[int] = None) -> None:
         """Wait until an epoch is on disk; without one, until everything before this call is. For asyncio."""

@@ -1,6 +1,6 @@
 """The extension module. Its classes are the bases of those of the package, whose documentation they have."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -24,11 +24,15 @@ __all__ = [
     "TransactionScan",
     "Watch",
     "at_exit",
+    "transact",
 ]
 
 __version__: str
 
 def at_exit() -> None: ...
+def transact(
+    db: Db, run: Callable[[Any], _T], begin: Callable[[], Transaction], attempts: int
+) -> _T: ...
 
 @disjoint_base
 class Db:

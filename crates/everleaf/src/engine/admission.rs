@@ -19,7 +19,7 @@
 //! What has failed often because others wrote meanwhile gets a moment in which they wait.
 //!
 //! ```text
-//! holder   ──take──┬─────── an attempt ───────┬─drop──
+//! holder   ──take──┬─────── an attempt ───────┬─give back──
 //! writers          └─ wait before they write ─┘          at most LONGEST, whatever the holder does
 //! ```
 //!
@@ -30,8 +30,7 @@
 //! no turn of batches or names. It waits by the clock, for `LONGEST` in all, and so does who wants the way while
 //! another one has it. The holder never waits for its own way, whatever it writes beside its transaction. So it makes
 //! no difference what the holder waits for meanwhile: a lock of the program's that a waiting writer has, another
-//! thread that writes, or nothing at all, for ever. If it panics, the drop gives the way back; if it is never heard of
-//! again, the way ends by the clock.
+//! thread that writes, or nothing at all, for ever. If it is never heard of again, the way ends by the clock.
 
 use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -158,27 +157,42 @@ struct Holder {
     until: Instant,
 }
 
-/// This thread has the right of way until this is dropped, or [`LONGEST`] is over.
-pub(crate) struct Way<'w> {
-    of: &'w RightOfWay,
+/// The thread that took this has the right of way until it [gives it back](RightOfWay::give_back), or [`LONGEST`] is over.
+#[must_use]
+pub(crate) struct Way {
     until: Instant,
 }
 
 impl RightOfWay {
     /// Takes the way, unless this thread has it, or others have had it for as long as one waits.
     #[cold]
-    pub fn take(&self) -> Option<Way<'_>> {
+    pub fn take(&self) -> Option<Way> {
         let mut free = self.wait()?;
         let until = Instant::now() + LONGEST;
         *free = Some(Holder { thread: std::thread::current().id(), until });
         self.is_taken.store(true, Ordering::Relaxed);
-        Some(Way { of: self, until })
+        Some(Way { until })
+    }
+
+    /// Ends a way of this thread. It may have ended by the clock, and another thread may have the next one.
+    pub fn give_back(&self, way: Way) {
+        let mut holder = lock(&self.holder);
+        let me = std::thread::current().id();
+        if holder.as_ref().is_some_and(|now| now.thread == me && now.until == way.until) {
+            self.end(&mut holder);
+        }
+    }
+
+    /// Whether somebody may have it: who is about to write would wait, unless it is the same thread.
+    #[inline(always)]
+    pub fn is_taken(&self) -> bool {
+        self.is_taken.load(Ordering::Relaxed)
     }
 
     /// Waits while another thread has the right of way. The caller is about to write, and holds nothing.
     #[inline(always)]
     pub fn give(&self) {
-        if self.is_taken.load(Ordering::Relaxed) {
+        if self.is_taken() {
             drop(self.wait());
         }
     }
@@ -215,25 +229,14 @@ impl RightOfWay {
     }
 }
 
-impl Drop for Way<'_> {
-    fn drop(&mut self) {
-        let mut holder = lock(&self.of.holder);
-        // It may have ended by the clock, and another thread may have the next one.
-        let me = std::thread::current().id();
-        if holder.as_ref().is_some_and(|now| now.thread == me && now.until == self.until) {
-            self.of.end(&mut holder);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// A way that another thread took, and of which nothing is heard any more.
     fn of_a_thread_that_is_gone(right: &RightOfWay) {
-        let leak = || std::mem::forget(right.take().expect("nobody has it"));
-        std::thread::scope(|scope| scope.spawn(leak).join()).expect("no panic");
+        let take = || assert!(right.take().is_some(), "nobody has it");
+        std::thread::scope(|scope| scope.spawn(take).join()).expect("no panic");
     }
 
     #[test]
@@ -241,7 +244,7 @@ mod tests {
         let right = RightOfWay::default();
         let way = right.take().expect("nobody has it");
         let way_until = way.until;
-        assert!(right.take().is_none() && right.is_taken.load(Ordering::Relaxed));
+        assert!(right.take().is_none() && right.is_taken());
         right.give();
         let (waits, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -256,9 +259,9 @@ mod tests {
             // So that it is seen if it does not wait.
             std::thread::sleep(LONGEST / 4);
             is_over.store(true, Ordering::SeqCst);
-            drop(way);
+            right.give_back(way);
         });
-        assert!(!right.is_taken.load(Ordering::Relaxed) && right.take().is_some());
+        assert!(!right.is_taken() && right.take().is_some());
     }
 
     #[test]
@@ -267,10 +270,10 @@ mod tests {
         of_a_thread_that_is_gone(&right);
         let began = Instant::now();
         right.give();
-        assert!(began.elapsed() >= LONGEST / 2 && !right.is_taken.load(Ordering::Relaxed));
+        assert!(began.elapsed() >= LONGEST / 2 && !right.is_taken());
         of_a_thread_that_is_gone(&right);
-        drop(right.take().expect("the other one has had it for as long as it may"));
-        assert!(!right.is_taken.load(Ordering::Relaxed));
+        right.give_back(right.take().expect("the other one has had it for as long as it may"));
+        assert!(!right.is_taken());
     }
 
     #[test]
@@ -279,20 +282,9 @@ mod tests {
         let late = right.take().expect("nobody has it");
         std::thread::sleep(LONGEST);
         let next = right.take().expect("the first one is over");
-        drop(late);
-        assert!(right.is_taken.load(Ordering::Relaxed) && right.take().is_none());
-        drop(next);
-        assert!(!right.is_taken.load(Ordering::Relaxed));
-    }
-
-    #[test]
-    fn a_thread_that_panics_gives_the_way_back() {
-        let right = RightOfWay::default();
-        let panics = || {
-            let _way = right.take();
-            panic!("as planned");
-        };
-        let ran = std::thread::scope(|scope| scope.spawn(panics).join());
-        assert!(ran.is_err() && !right.is_taken.load(Ordering::Relaxed));
+        right.give_back(late);
+        assert!(right.is_taken() && right.take().is_none());
+        right.give_back(next);
+        assert!(!right.is_taken());
     }
 }

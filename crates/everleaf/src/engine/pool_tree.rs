@@ -100,9 +100,11 @@ impl PoolTree {
     #[inline]
     pub fn may_wait(&self) -> bool {
         match self {
-            PoolTree::File(on) => on.pool.trees().medium().may_wait(),
+            PoolTree::File(on) => {
+                on.store().way().is_taken() || on.pool.trees().medium().may_wait()
+            }
             #[cfg(feature = "dax")]
-            PoolTree::Dax(_) => false,
+            PoolTree::Dax(on) => on.store().way().is_taken(),
         }
     }
 
