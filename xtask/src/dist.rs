@@ -80,9 +80,10 @@ impl<'r> Dist<'r> {
         fs::write(&to, text).map_err(|e| format!("{}: {e}", to.display()))
     }
 
-    /// The sources of the commit, and which crates `cargo vendor` puts beside them.
+    /// The sources of the commit, and which crates `cargo vendor` puts beside them. The archive of the Python package has the
+    /// name without a word behind the version: PyPI asks for that.
     fn sources(&self, needed: &[&Value]) -> Result<(), String> {
-        let to = self.folder.join(format!("everleaf-{}.tar.gz", self.version));
+        let to = self.named("src.tar.gz");
         let prefix = format!("--prefix=everleaf-{}/", self.version);
         let to = to.to_string_lossy();
         output(self.root, "git", &["archive", "--format=tar.gz", &prefix, "-o", &to, "HEAD"])?;
@@ -135,6 +136,9 @@ impl<'r> Dist<'r> {
         for entry in fs::read_dir(&made).map_err(|e| format!("{}: {e}", made.display()))?.flatten()
         {
             let to = self.folder.join(entry.file_name());
+            if to.exists() {
+                return Err(format!("{}: two files of the release have this name", to.display()));
+            }
             fs::copy(entry.path(), &to).map_err(|e| format!("{}: {e}", to.display()))?;
         }
         Ok(None)
