@@ -31,7 +31,8 @@ use crate::{AsBytes, KeyRange, ReadTree, Result, Tree};
 /// a quarter of that memory is not kept. Then reads of its key return the same error, and so do `len` and each range,
 /// `keys` and cursor that comes to it, in its place; reads of other keys go on. If a value cannot be read when it is
 /// replaced, the write goes on, and reads of that key at the snapshot return the error from then on. A write costs one
-/// branch more while there is no snapshot.
+/// branch more while there is no snapshot. A cursor, a range and `len` at a snapshot cost what they cost in the tree where
+/// nothing has changed since, and more by what has changed in the pages that they come through.
 ///
 /// A snapshot knows the trees, and their names, as they were: it sees a tree that was [dropped](crate::Db::drop_tree),
 /// [cleared](Tree::clear) or [renamed](crate::Db::rename_tree) since, and no tree that was made later. The space of a tree
