@@ -220,6 +220,8 @@ def test_control_c_ends_a_wait(path, call):
     program = f"""
         import everleaf, os, signal, sys, threading, time
         db = everleaf.Db(sys.argv[1])
+        # A program that a shell started in the background ignores it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         interrupt = lambda: (time.sleep(0.2), os.kill(os.getpid(), signal.SIGINT))
         threading.Thread(target=interrupt).start()
         try:
