@@ -110,13 +110,20 @@ impl File {
     pub fn may_wait(&self) -> bool {
         self.inner.barrier.load(Ordering::Relaxed) != 0
     }
-    /// Waits while the disk is behind with what writers note, if it is not this thread's turn; see
-    /// [`throttle`](Medium::throttle). Whoever calls this before it takes what others want waits for the disk while it holds
-    /// nothing.
-    #[inline]
-    pub fn take_turn(&self) {
+    /// As [`alive`](Self::alive), for a writer: it waits while the disk is behind with what others note, if it is not this
+    /// thread's turn; see [`throttle`](Medium::throttle). Whoever calls this before it takes what others want waits for the
+    /// disk while it holds nothing.
+    ///
+    /// # Errors
+    /// Those of [`alive`](Self::alive).
+    #[inline(always)]
+    pub fn turn(&self) -> Result<()> {
         debug_assert!(holds_no_latch(), "who waits here keeps others from a page");
-        self.inner.take_turn();
+        self.alive()?;
+        if self.may_wait() {
+            self.inner.take_turn();
+        }
+        Ok(())
     }
     /// Waits until `epoch` is durable, ending it if it runs. All who wait share one sync.
     ///
@@ -532,7 +539,8 @@ impl Medium for File {
     }
     #[inline(always)]
     fn throttle(&self, adds: bool) -> Result<()> {
-        self.inner.throttle(adds)
+        debug_assert!(holds_no_latch(), "who waits here keeps others from a page");
+        if self.may_wait() { self.inner.throttle(adds) } else { Ok(()) }
     }
     #[inline(always)]
     fn enter(&self) -> Result<FileOp<'_>> {

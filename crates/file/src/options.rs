@@ -83,7 +83,7 @@ pub struct FileOptions {
     /// Whether the frame of a page that has left memory, or its [mark](Page::mark) of the layer above, has to stay. Asked
     /// under the page's latch.
     pub frame_stays: fn(Page<'_>) -> bool,
-    /// Whether those who write [take turns](crate::File::take_turn) themselves, before they take what others want. Then
+    /// Whether those who write [take turns](crate::File::turn) themselves, before they take what others want. Then
     /// [`throttle`](everleaf_pmem::Medium::throttle) never waits.
     pub turns_are_taken: bool,
 }

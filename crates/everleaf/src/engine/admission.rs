@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! alive           the pool is open, in this process
-//! right of way    what has failed often because others wrote goes first
 //! turn            the disk is not behind, or it is this thread's turn
+//! right of way    what has failed often because others wrote goes first
 //! gate            nobody is alone: no snapshot is made, and no transaction validated (versions.rs)
 //! sound           no batch was cut off half way
 //! the operation   a tree takes it, and keeps for snapshots what it replaces (versions.rs)
@@ -76,9 +76,12 @@ pub(crate) trait Store: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Waits while the disk is behind with what others have written, if it is not this thread's turn.
+    /// Whether the pool is open, in this process, for a writer: it waits while the disk is behind with what others have
+    /// written, if it is not this thread's turn.
     #[inline(always)]
-    fn take_turn(&self) {}
+    fn turn(&self) -> Result<()> {
+        self.alive()
+    }
 
     /// Admits an operation of a writer, which holds nothing.
     #[inline(always)]
@@ -87,19 +90,17 @@ pub(crate) trait Store: Send + Sync + 'static {
         self.with_room(|| self.pass(&operation))
     }
 
-    /// The pool is open, no other thread has the right of way, and the disk is not behind, or it is this thread's turn.
+    /// The pool is open, the disk is not behind, or it is this thread's turn, and no other thread has the right of way.
     #[inline(always)]
     fn give_way(&self) -> Result<()> {
-        self.alive()?;
+        self.turn()?;
         self.way().give();
-        self.take_turn();
         Ok(())
     }
 
     /// Runs an operation inside of the gate, while the pool is open, when it is this thread's turn.
     fn enter<T>(&self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.alive()?;
-        self.take_turn();
+        self.turn()?;
         self.pass(operation)
     }
 

@@ -270,8 +270,8 @@ impl Store for FileStore {
     }
 
     #[inline(always)]
-    fn take_turn(&self) {
-        self.store.medium().take_turn();
+    fn turn(&self) -> Result<()> {
+        self.store.medium().turn()
     }
 
     #[inline(always)]

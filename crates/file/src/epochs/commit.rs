@@ -88,41 +88,16 @@ fn go_on(chain: &mut Chain, records: &[u8], taken: u32) -> (u64, usize, u32) {
 impl Inner {
     pub(crate) fn pin_epoch(&self) -> EpochPin<'_> {
         // A hold cannot be refused; its steps can.
-        let _ = self.throttle(false);
+        if self.barrier.load(Ordering::Relaxed) != 0 {
+            let _ = self.throttle(false);
+        }
         self.epochs.pin_epoch()
     }
 
     /// Waits for a turn while there is no room for what would be noted, see [`crate::limits::bounds`]; or says
     /// that there is none, see [`crate::limits::room`].
-    #[inline]
+    #[cold]
     pub(crate) fn throttle(&self, adds: bool) -> Result<()> {
-        debug_assert!(rules::holds_no_latch(), "who waits here keeps others from a page");
-        match self.barrier.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            _ => self.pace_slowly(adds),
-        }
-    }
-
-    /// Waits for a turn, and refuses nothing.
-    #[inline]
-    pub(crate) fn take_turn(&self) {
-        if self.barrier.load(Ordering::Relaxed) != 0 {
-            self.take_turn_slowly();
-        }
-    }
-
-    #[cold]
-    fn take_turn_slowly(&self) {
-        let barrier = self.barrier.load(Ordering::Relaxed);
-        let stops = barrier & (FULL - 1) != 0 || self.life.is_forked();
-        // Everybody's epoch waits for a batch. And while the disk is full nobody comes to let writers in.
-        if barrier & FULL != 0 && barrier & NO_ROOM == 0 && !stops && !epoch::epoch_is_pinned() {
-            self.wait_for_turn();
-        }
-    }
-
-    #[cold]
-    fn pace_slowly(&self, adds: bool) -> Result<()> {
         let barrier = self.barrier.load(Ordering::Relaxed);
         // In a child of the process nobody ends epochs.
         if barrier & (FULL - 1) != 0 || self.life.is_forked() {
@@ -146,6 +121,17 @@ impl Inner {
             self.take_turn();
         }
         Ok(())
+    }
+
+    /// Waits for a turn, and refuses nothing.
+    #[cold]
+    pub(crate) fn take_turn(&self) {
+        let barrier = self.barrier.load(Ordering::Relaxed);
+        let stops = barrier & (FULL - 1) != 0 || self.life.is_forked();
+        // Everybody's epoch waits for a batch. And while the disk is full nobody comes to let writers in.
+        if barrier & FULL != 0 && barrier & NO_ROOM == 0 && !stops && !epoch::epoch_is_pinned() {
+            self.wait_for_turn();
+        }
     }
 
     fn wait_for_turn(&self) {

@@ -4,7 +4,7 @@
 //! a step shares no word with others. When the bytes that are not durable reach their bound, or the
 //! journal its own, writers take *turns*: each waits, in the order in which they came, until there is
 //! room for the bytes of one turn, and goes on until its slot has noted so many. They wait in `throttle`, before
-//! anything is latched, or in `take_turn`, before they hold anything at all; an epoch that became durable, and a checkpoint that got on, let the
+//! anything is latched, or in `File::turn`, before they hold anything at all; an epoch that became durable, and a checkpoint that got on, let the
 //! next ones in. So what waits stays below
 //!
 //! ```text

@@ -27,10 +27,10 @@ use std::ops::Bound;
 use everleaf_pmem::{Error, Medium, PAIRS_AHEAD, Page, PageNo, Result, Version, fallible};
 
 use crate::blink::descend::Blink;
-use crate::blink::past::{Met, PastLeaf, PastState, Was, Window};
+use crate::blink::past::{Met, PastLeaf, PastState, Was};
 use crate::node::{FoundValue, Kind, NodeAt, NodeBytes, damaged};
 use crate::record::one_entry;
-use crate::slotted::{LeafCopy, Went};
+use crate::slotted::{LeafCopy, Went, Window};
 
 /// Where a cursor is, as seen from its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -16,7 +16,7 @@ use std::ops::{Bound, Range};
 
 use everleaf_pmem::{PageNo, Result, Version, fallible};
 
-use crate::slotted::{LeafCopy, Went};
+use crate::slotted::{LeafCopy, Went, Window};
 
 /// Longer values are asked for where they are kept, when somebody wants them.
 const LONGEST: usize = 1024;
@@ -85,34 +85,6 @@ pub(super) enum Met {
     End,
     /// An entry of which the copy has not all.
     Unreadable,
-}
-
-/// Entries of the copy around the one that a cursor is at, with no change in between.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Window {
-    at: usize,
-    from: usize,
-    len: usize,
-}
-
-impl Window {
-    /// The entry beside, if it is one of them.
-    #[inline(always)]
-    pub fn beside(&self, up: bool) -> Option<usize> {
-        let pos = if up { self.at + 1 } else { self.at.wrapping_sub(1) };
-        (pos.wrapping_sub(self.from) < self.len).then_some(pos)
-    }
-
-    /// Goes to one of them.
-    #[inline(always)]
-    pub fn slide(&mut self, pos: usize) {
-        self.at = pos;
-    }
-
-    /// Has no entries any more.
-    pub fn close(&mut self) {
-        self.len = 0;
-    }
 }
 
 /// A place among entries and changes.
@@ -216,7 +188,7 @@ impl PastLeaf {
     pub fn entry(&self, window: &Window) -> Option<(PageNo, Version, usize)> {
         match (self.state, self.place, self.leaf) {
             (PastState::On, Place::Entry(_), Some((page, version))) => {
-                Some((page, version, window.at))
+                Some((page, version, window.at()))
             }
             _ => None,
         }
@@ -371,7 +343,7 @@ impl PastLeaf {
     pub fn go_on(&mut self, copy: &mut LeafCopy, window: &mut Window, up: bool) -> Met {
         let (mut pos, mut next) = match self.place {
             Place::Gap(pos, next) => (pos, next),
-            Place::Entry(next) => (window.at + usize::from(up), next),
+            Place::Entry(next) => (window.at() + usize::from(up), next),
             Place::Change(no) if up => (self.changes[no].end(), no + 1),
             Place::Change(no) => (self.changes[no].pos(), no),
         };
@@ -422,7 +394,7 @@ impl PastLeaf {
         let Range { start, end } = self.entries;
         let from = next.checked_sub(1).map_or(start, |no| self.changes[no].end());
         let until = self.changes.get(next).map_or(end, Change::pos);
-        *window = Window { at: pos, from, len: until - from };
+        *window = Window::new(pos, from..until);
         Met::Pair(went)
     }
 

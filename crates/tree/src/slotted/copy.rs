@@ -67,6 +67,44 @@ pub enum Went {
     Not,
 }
 
+/// Entries of a copy around the one that a cursor is at, with nothing between them that changes what it sees.
+#[derive(Debug, Clone, Default)]
+pub struct Window {
+    at: usize,
+    from: usize,
+    len: usize,
+}
+
+impl Window {
+    /// At one of some entries.
+    pub fn new(at: usize, entries: Range<usize>) -> Self {
+        Self { at, from: entries.start, len: entries.len() }
+    }
+
+    /// The entry that it is at.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The entry beside, if it is one of them.
+    #[inline(always)]
+    pub fn beside(&self, up: bool) -> Option<usize> {
+        let pos = if up { self.at + 1 } else { self.at.wrapping_sub(1) };
+        (pos.wrapping_sub(self.from) < self.len).then_some(pos)
+    }
+
+    /// Goes to one of them.
+    #[inline(always)]
+    pub fn slide(&mut self, pos: usize) {
+        self.at = pos;
+    }
+
+    /// Has no entries any more.
+    pub fn close(&mut self) {
+        self.len = 0;
+    }
+}
+
 impl LeafCopy {
     /// Copies a leaf. Its reader validates afterwards. False, and there is nothing, if its parts are not
     /// where they can be.

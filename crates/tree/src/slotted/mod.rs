@@ -58,7 +58,7 @@ mod note;
 mod split;
 mod view;
 
-pub use copy::{LeafCopy, Went};
+pub use copy::{LeafCopy, Went, Window};
 pub use edit::{DetachedEdit, Edit, Room, build, compact, is_whole, name_of, redo, remove};
 pub use entry::{entry_bytes, is_cut, is_inline, kept_of};
 pub use even::{Asking, Even, Fill, Merge};
