@@ -320,6 +320,7 @@ impl Source {
                 InPast::Pair => return Ok(Stepped::Pair),
                 InPast::End(None) => return at.end_past(up),
                 InPast::End(Some(bound)) => bound,
+                InPast::Astray(no) => return Err(self.tree.leads_astray(no)),
                 InPast::Lost(key) => return self.go_past_lost(cut, at, &key, up),
                 InPast::Not if at.is_slow_in_past() => return self.go_slowly(cut, at, up),
                 InPast::Not => copy_bound(at.bound(up))?,

@@ -11,7 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_file::is_want_of_room;
-use everleaf_pmem::Geometry;
+use everleaf_pmem::{Geometry, PageNo};
 use everleaf_tree::FoundValue;
 use everleaf_tree::blink::{Condition, Cursor, End, Stepped, Swap};
 
@@ -195,6 +195,11 @@ impl PoolTree {
     /// Refuses if the pool is closed, for a cursor that steps in memory of its own.
     pub fn expect_open(&self, cursor: &mut Cursor) -> Result<()> {
         still(cursor, on_medium!(self, on => on.store().alive()))
+    }
+
+    /// Why a cursor at a cut does not go on.
+    pub fn leads_astray(&self, no: PageNo) -> Error {
+        on_medium!(self, on => on.tree.tree().leads_astray(no))
     }
 
     /// Copies the leaf in which a cursor that reads at a cut goes on, from a bound upwards or downwards.

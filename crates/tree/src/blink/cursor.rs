@@ -115,6 +115,8 @@ pub enum InPast {
     Lost(Vec<u8>),
     /// The end of the leaf. What lies behind it begins at this bound; nothing does if there is none.
     End(Option<Bound<Vec<u8>>>),
+    /// The keys of the leaf of this page contradict each other, or its bounds.
+    Astray(PageNo),
     /// The cursor goes by no such leaf, or not by this one.
     Not,
 }
@@ -479,7 +481,13 @@ impl Cursor {
             }
             Met::Unreadable => {
                 past.state = PastState::Slow;
-                Ok(InPast::Not)
+                // From here on it goes by its key, which must not lead back.
+                let key = if self.lent || self.far { self.copy.key() } else { &self.key };
+                let is_astray = !past.covers(key) || !self.copy.ascends();
+                Ok(match is_astray && self.side == Side::At {
+                    true => InPast::Astray(past.page),
+                    false => InPast::Not,
+                })
             }
         }
     }

@@ -110,6 +110,8 @@ pub(super) enum PastState {
 #[derive(Debug)]
 pub(super) struct PastLeaf {
     pub state: PastState,
+    /// The page that it was copied from.
+    pub page: PageNo,
     /// Where it was copied from, if it has all of that leaf's keys.
     leaf: Option<(PageNo, Version)>,
     /// That page, when its user has come to its upper end.
@@ -126,6 +128,7 @@ impl Default for PastLeaf {
     fn default() -> Self {
         Self {
             state: PastState::Off,
+            page: 0,
             leaf: None,
             left: None,
             low: None,
@@ -152,7 +155,7 @@ impl PastLeaf {
         entries: Option<usize>,
     ) {
         self.state = if entries.is_some() { PastState::On } else { PastState::Slow };
-        (self.leaf, self.low, self.high) = (Some(leaf), low, high);
+        (self.page, self.leaf, self.low, self.high) = (leaf.0, Some(leaf), low, high);
         (self.entries, self.place) = (0..entries.unwrap_or(0), Place::Gap(0, 0));
         self.changes.clear();
     }
@@ -215,6 +218,19 @@ impl PastLeaf {
     /// Whether it has a key.
     pub fn covers(&self, key: &[u8]) -> bool {
         self.low.as_deref().is_none_or(|low| low <= key) && self.is_below_end(key)
+    }
+
+    /// Whether a walk that comes to it from a bound goes on behind that.
+    pub fn leads_on(&self, from: Bound<&[u8]>, up: bool) -> bool {
+        let (key, included) = match from {
+            Bound::Unbounded => return true,
+            Bound::Included(key) => (key, true),
+            Bound::Excluded(key) => (key, false),
+        };
+        match up {
+            true => self.is_below_end(key),
+            false => self.low.as_deref().is_none_or(|low| low < key || included && low == key),
+        }
     }
 
     /// Whether its keys begin there.

@@ -485,6 +485,12 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         copied
     }
 
+    /// Why a walk came to an end in a leaf as it was at a cut.
+    #[cold]
+    pub fn leads_astray(&self, no: PageNo) -> everleaf_pmem::Error {
+        self.medium().page(no).map_or_else(|error| error, astray)
+    }
+
     fn copy_found(
         &self,
         cursor: &mut Cursor,
@@ -500,7 +506,9 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         };
         let look = |spot: &FoundNode<'_, K>| {
             K::prefetch_whole(spot.node.page());
-            self.copy_past(cursor, past, &spot.node, spot.version)
+            self.copy_past(cursor, past, &spot.node, spot.version)?;
+            // Leaves whose bounds contradict each other would keep a walk going for ever.
+            if past.leads_on(from, up) { Ok(()) } else { Err(astray(spot.node.page())) }
         };
         let racing = |_: crate::slots::racing::Racing<'_>| -> Result<_> {
             unreachable!("no reader goes on beside a writer of byte strings")
@@ -549,7 +557,8 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         }
         let copied = self.copy_past(cursor, past, &at, next_version);
         // Else a search from the root tells.
-        Ok(next.latch().validate(next_version) && copied.is_ok() && past.begins_at(from))
+        let leads_on = past.begins_at(from) && past.leads_on(Bound::Included(from), true);
+        Ok(next.latch().validate(next_version) && copied.is_ok() && leads_on)
     }
 }
 
