@@ -4,8 +4,8 @@
 //! a step shares no word with others. When the bytes that are not durable reach their bound, or the
 //! journal its own, writers take *turns*: each waits, in the order in which they came, until there is
 //! room for the bytes of one turn, and goes on until its slot has noted so many. They wait in `throttle`, before
-//! anything is latched, or in `File::turn`, before they hold anything at all; an epoch that became durable, and a checkpoint that got on, let the
-//! next ones in. So what waits stays below
+//! anything is latched, or in `File::turn`, before they hold anything at all; an epoch that became durable, and a
+//! checkpoint that got on, let the next ones in. So what waits stays below
 //!
 //! ```text
 //! the bound + what slots have not told (64 × TELL_BYTES) + one step of each thread

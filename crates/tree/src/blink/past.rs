@@ -220,17 +220,9 @@ impl PastLeaf {
         self.low.as_deref().is_none_or(|low| low <= key) && self.is_below_end(key)
     }
 
-    /// Whether a walk that comes to it from a bound goes on behind that.
-    pub fn leads_on(&self, from: Bound<&[u8]>, up: bool) -> bool {
-        let (key, included) = match from {
-            Bound::Unbounded => return true,
-            Bound::Included(key) => (key, true),
-            Bound::Excluded(key) => (key, false),
-        };
-        match up {
-            true => self.is_below_end(key),
-            false => self.low.as_deref().is_none_or(|low| low < key || included && low == key),
-        }
+    /// Where it ends upwards or downwards, if that is no end of the tree.
+    pub fn bound(&self, up: bool) -> Option<&[u8]> {
+        if up { self.high.as_deref() } else { self.low.as_deref() }
     }
 
     /// Whether its keys begin there.

@@ -30,6 +30,29 @@ fn lies_ahead(from: Bound<&[u8]>, key: &[u8], way: Way) -> bool {
     }
 }
 
+/// Where a search begins that goes on from a bound.
+#[inline(always)]
+fn seek_from(from: Bound<&[u8]>, way: Way) -> Seek<'_, [u8]> {
+    match (from, way) {
+        (Bound::Unbounded, Way::Up) => Seek::Min,
+        (Bound::Unbounded, Way::Down) => Seek::Max,
+        (Bound::Excluded(key), Way::Down) => Seek::Below(key),
+        (Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key),
+    }
+}
+
+/// Whether a leaf that ends there leads on a walk that has come to it from a bound. Leaves whose bounds contradict each
+/// other would keep it going for ever.
+#[inline]
+fn leads_on(from: Bound<&[u8]>, end: &[u8], way: Way) -> bool {
+    match (from, way) {
+        (Bound::Unbounded, _) => true,
+        (Bound::Included(key) | Bound::Excluded(key), Way::Up) => end > key,
+        (Bound::Included(key), Way::Down) => end <= key,
+        (Bound::Excluded(key), Way::Down) => end < key,
+    }
+}
+
 /// What a descent has found in a leaf.
 enum Landing {
     Entry(usize, Result<bool>),
@@ -371,12 +394,6 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         let mut beyond: Option<Bound<Vec<u8>>> = None;
         loop {
             let from = beyond.as_ref().map_or(from, borrow);
-            let seek = match (from, way) {
-                (Bound::Unbounded, Way::Up) => Seek::Min,
-                (Bound::Unbounded, Way::Down) => Seek::Max,
-                (Bound::Excluded(key), Way::Down) => Seek::Below(key),
-                (Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key),
-            };
             let look = |spot: &FoundNode<'_, K>| {
                 let at = &spot.node;
                 // Most cursors go on.
@@ -390,7 +407,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
             let racing = |_: crate::slots::racing::Racing<'_>| -> Result<_> {
                 unreachable!("no reader goes on beside a writer of byte strings")
             };
-            let (page, version, landing) = self.read_spot(seek, look, racing)?;
+            let (page, version, landing) = self.read_spot(seek_from(from, way), look, racing)?;
             match landing {
                 Landing::Entry(pos, copied) => {
                     cursor.copy.forget();
@@ -401,13 +418,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
                 }
                 Landing::Beyond(None) => return Ok(cursor.end(way)),
                 Landing::Beyond(Some(bound)) => {
-                    let is_further = match (from, way) {
-                        (Bound::Unbounded, _) => true,
-                        (Bound::Included(key) | Bound::Excluded(key), Way::Up) => &bound[..] > key,
-                        (Bound::Included(key), Way::Down) => &bound[..] <= key,
-                        (Bound::Excluded(key), Way::Down) => &bound[..] < key,
-                    };
-                    if !is_further {
+                    if !leads_on(from, &bound, way) {
                         return Err(astray(self.medium().page(page)?));
                     }
                     beyond = Some(match way {
@@ -498,22 +509,19 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         from: Bound<&[u8]>,
         up: bool,
     ) -> Result<()> {
-        let seek = match (from, up) {
-            (Bound::Unbounded, true) => Seek::Min,
-            (Bound::Unbounded, false) => Seek::Max,
-            (Bound::Excluded(key), false) => Seek::Below(key),
-            (Bound::Included(key) | Bound::Excluded(key), _) => Seek::At(key),
-        };
+        let way = if up { Way::Up } else { Way::Down };
         let look = |spot: &FoundNode<'_, K>| {
             K::prefetch_whole(spot.node.page());
             self.copy_past(cursor, past, &spot.node, spot.version)?;
-            // Leaves whose bounds contradict each other would keep a walk going for ever.
-            if past.leads_on(from, up) { Ok(()) } else { Err(astray(spot.node.page())) }
+            match past.bound(up).is_none_or(|end| leads_on(from, end, way)) {
+                true => Ok(()),
+                false => Err(astray(spot.node.page())),
+            }
         };
         let racing = |_: crate::slots::racing::Racing<'_>| -> Result<_> {
             unreachable!("no reader goes on beside a writer of byte strings")
         };
-        self.read_spot(seek, look, racing)
+        self.read_spot(seek_from(from, way), look, racing)
     }
 
     /// Copies a leaf and its bounds. Counts if the leaf is validated after it.
@@ -557,7 +565,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         }
         let copied = self.copy_past(cursor, past, &at, next_version);
         // Else a search from the root tells.
-        let leads_on = past.begins_at(from) && past.leads_on(Bound::Included(from), true);
+        let leads_on = past.begins_at(from) && past.bound(true).is_none_or(|end| from < end);
         Ok(next.latch().validate(next_version) && copied.is_ok() && leads_on)
     }
 }
