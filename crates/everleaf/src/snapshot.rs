@@ -8,7 +8,7 @@ use everleaf_pmem::fallible;
 use everleaf_tree::blink::{self, Before, InPast, Stepped};
 
 use crate::cursor::{Cursor, Pair, Source};
-use crate::engine::{Cut, Engine, KeyBefore, Move, PoolTree};
+use crate::engine::{Cut, Engine, KeyBefore, Move, PoolTree, still};
 use crate::range::{Keys, OwnedBounds, Range, copy_bound};
 use crate::read_tree::{copy_part, own_reads, sealed};
 use crate::{AsBytes, KeyRange, ReadTree, Result, Tree};
@@ -342,11 +342,12 @@ impl Source {
         up: bool,
     ) -> Result<()> {
         let from = from.as_ref().map(|key| &key[..]);
-        self.of_cut(cut, |tree| {
+        let copied = self.of_cut(cut, |tree| {
             tree.copy_leaf(at, from, up)?;
             // What has changed before the leaf was copied was kept before that.
             tree.images().tell_changes((cut, tree.until()), at, (from, up))
-        })
+        });
+        still(at, copied)
     }
 
     /// Goes past a key that had a value at a cut which cannot be told.
@@ -358,7 +359,12 @@ impl Source {
         key: &[u8],
         up: bool,
     ) -> Result<Stepped> {
-        let found = self.of_cut(cut, |tree| tree.images().find(cut, tree.until(), key))?;
+        let found = self.of_cut(cut, |tree| tree.images().find(cut, tree.until(), key));
+        if found.is_err() {
+            // It has gone past the pair in its copy, and is to be told the same again.
+            at.forget_leaf()?;
+        }
+        let found = found?;
         at.go_past(key, up)?;
         match found.map(|before| value_of(before, cut)) {
             Some(Err(error)) => Ok(Stepped::Damaged(error)),
@@ -454,5 +460,32 @@ impl Source {
                 None => Ok(false),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, Options};
+
+    /// Between two looks at what a tree was before it may go, and then the walk goes on in that.
+    #[test]
+    fn a_cursor_whose_tree_goes_before_its_leaf_is_copied_stays_where_it_is() {
+        let db = Options::new().in_memory().expect("opens");
+        let tree = db.tree("t").expect("room");
+        (0..9).for_each(|n| tree.put([n], "v").expect("room"));
+        let snapshot = db.snapshot().expect("open");
+        let (now, cut) = (tree.at(None).tree, &snapshot.cut);
+        let then = tree.at(Some(Arc::clone(cut)));
+        let mut at = blink::Cursor::default();
+        at.go_beside(&[4], false).expect("memory");
+        assert!(db.drop_tree("t").expect("writable"));
+        let copied = now.copy_leaf(&mut at, Bound::Included(&[4]), false);
+        assert!(matches!(copied, Err(Error::NoTree)), "{copied:?}");
+        assert_eq!(at.bound(false), Bound::Included(&[4][..]));
+        for n in (0..5).rev() {
+            let step = then.go_at(cut, &mut at, Move::Prev).expect("kept");
+            assert!(matches!(step, Stepped::Pair) && at.key() == Some(&[n]), "{n}");
+        }
     }
 }

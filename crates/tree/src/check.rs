@@ -412,7 +412,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         while let Some((no, way)) = next {
             if let Some(stop) = stop.filter(|stop| begin >= stop.separator) {
                 if exact {
-                    self.arrive(no, way, &begin, stop);
+                    self.arrive((no, way), &begin, stop, &above[at..]);
                 }
                 break;
             }
@@ -465,19 +465,22 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         Ok(below)
     }
 
-    /// Compares where a share ends with where the next one begins: a node leads to another by its sibling link.
+    /// Compares where a share ends with where the next one begins: a node leads to another by its sibling link. An entry
+    /// of the share that was not met leads to no node.
     fn arrive(
         &mut self,
-        no: PageNo,
-        way: Way<'t>,
+        (no, way): (PageNo, Way<'t>),
         begin: &OwnedKeyOf<K>,
         stop: &ParentEntry<'t, K>,
+        unmet: &[ParentEntry<'t, K>],
     ) {
         let is_same = *begin == stop.separator && no == stop.child;
-        if !is_same && self.stands(way) && self.stands(stop.way) {
-            let entry = format!("its parent's entry leads to page {}", stop.child);
-            let node = format!("no node begins where page {} should", stop.child);
-            self.damage(no, 0, if *begin == stop.separator { entry } else { node });
+        for entry in unmet.iter().chain((!is_same).then_some(stop)) {
+            if self.stands(way) && self.stands(entry.way) {
+                let differs = format!("its parent's entry leads to page {}", entry.child);
+                let misses = format!("no node begins where page {} should", entry.child);
+                self.damage(no, 0, if *begin == entry.separator { differs } else { misses });
+            }
         }
     }
 

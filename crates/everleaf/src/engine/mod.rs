@@ -31,7 +31,7 @@ pub(crate) use admission::{RightOfWay, Way};
 pub(crate) use buffers::{Buffer, Buffers};
 pub(crate) use file::Place;
 pub(crate) use open_tree::{Alone, Change, TreeChanges, TreeHandle, ValueSource};
-pub(crate) use pool_tree::{Move, PoolTree};
+pub(crate) use pool_tree::{Move, PoolTree, still};
 pub(crate) use versions::{Cut, KeyBefore, Versions};
 
 use admission::Store;

@@ -202,11 +202,10 @@ impl PoolTree {
         on_medium!(self, on => on.tree.tree().leads_astray(no))
     }
 
-    /// Copies the leaf in which a cursor that reads at a cut goes on, from a bound upwards or downwards.
+    /// Copies the leaf in which a cursor that reads at a cut goes on, from a bound upwards or downwards. The cursor
+    /// stays where it is, also if the tree was dropped: it may go on in what the tree was before.
     pub fn copy_leaf(&self, cursor: &mut Cursor, from: Bound<&[u8]>, up: bool) -> Result<()> {
-        let copied =
-            on_medium!(self, on => read(on.store(), || on.tree.copy_leaf(cursor, from, up)));
-        still(cursor, copied)
+        on_medium!(self, on => read(on.store(), || on.tree.copy_leaf(cursor, from, up)))
     }
 
     /// Whether a step of a cursor was but one in memory of its own. If not, it is still to be made.
@@ -335,8 +334,9 @@ pub(super) fn read<T>(store: &impl Store, read: impl FnOnce() -> Result<T>) -> R
     answer
 }
 
+/// An answer, and a cursor that knows nothing more of a tree that nobody can use.
 #[inline(always)]
-fn still<T>(cursor: &mut Cursor, answer: Result<T>) -> Result<T> {
+pub(crate) fn still<T>(cursor: &mut Cursor, answer: Result<T>) -> Result<T> {
     if let Err(Error::Closed | Error::NoTree | Error::Forked) = answer {
         cursor.clear();
     }

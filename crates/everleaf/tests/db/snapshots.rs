@@ -544,3 +544,27 @@ fn a_value_that_was_too_large_to_be_kept_is_an_error_in_its_place() {
     passes!(tx.cursor(&tree));
     assert_eq!(snapshot.of(&tree).expect("alive").get("d").expect("kept"), Some(vec![2; 10]));
 }
+
+/// A thread lends the memory of its last cursor to the next one, which may be of another pool.
+#[test]
+fn a_cursor_knows_nothing_of_the_pool_that_its_memory_served_before() {
+    let key = |n: u32| n.to_be_bytes();
+    let fill = |db: &Db, pairs: u32| {
+        let tree = db.tree("t").expect("room");
+        (0..pairs).for_each(|n| tree.put(key(n), [7; 40]).expect("room"));
+        db.snapshot().expect("open").of(&tree).expect("of this pool")
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let large = memory(512);
+    let small = Options::new().page_bytes(512).journal_bytes(16 << 10).max_bytes(120 << 10);
+    let small = small.open(dir.path().join("pool")).expect("opens");
+    let (all, few) = (fill(&large, 3000), fill(&small, 100));
+    for n in 0..100 {
+        let mut cursor = all.cursor();
+        assert!(cursor.last().expect("whole") && !cursor.next().expect("whole"));
+        drop(cursor);
+        let mut cursor = few.cursor();
+        assert!(cursor.seek(key(n)).expect("whole"));
+        assert_eq!(cursor.key(), Some(&key(n)[..]));
+    }
+}

@@ -208,10 +208,8 @@ impl Cursor {
     pub(super) fn forget_pairs(&mut self) {
         self.copy.forget();
         self.window.close();
-        if let Some(past) = &mut self.past
-            && past.state == PastState::On
-        {
-            past.state = PastState::Off;
+        if let Some(past) = &mut self.past {
+            past.forget_entries();
         }
     }
 
@@ -225,7 +223,7 @@ impl Cursor {
         self.forget_copy()?;
         (self.spot, self.crossed, self.damaged) = (None, None, 0);
         if let Some(past) = &mut self.past {
-            past.state = PastState::Off;
+            past.leave();
         }
         Ok(())
     }
@@ -564,7 +562,7 @@ impl Cursor {
     pub fn clear(&mut self) {
         self.put(Side::Nowhere);
         if let Some(past) = &mut self.past {
-            past.state = PastState::Off;
+            past.leave();
         }
         self.key.clear();
         self.value.own().clear();

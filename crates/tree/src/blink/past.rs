@@ -200,8 +200,22 @@ impl PastLeaf {
     /// It is over: where to go on upwards or downwards, unless that is an end of the tree.
     pub fn end(&mut self, up: bool) -> Option<Vec<u8>> {
         self.state = PastState::Off;
-        self.left = self.leaf.filter(|_| up);
-        if up { self.high.take() } else { self.low.take() }
+        let end = if up { self.high.take() } else { self.low.take() };
+        self.left = self.leaf.filter(|_| up && end.is_some());
+        end
+    }
+
+    /// Its user goes on elsewhere.
+    pub fn leave(&mut self) {
+        (self.state, self.left) = (PastState::Off, None);
+    }
+
+    /// Its user has no copy of it any more, or goes on elsewhere in the tree.
+    pub fn forget_entries(&mut self) {
+        self.left = None;
+        if self.state == PastState::On {
+            self.state = PastState::Off;
+        }
     }
 
     /// The page of which its user has come to the upper end.

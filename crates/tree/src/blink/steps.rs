@@ -481,10 +481,10 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
     /// # Errors
     /// I/O errors, Corrupt, NoMemory; the cursor is as before.
     pub fn cursor_copies(&self, cursor: &mut Cursor, from: Bound<&[u8]>, up: bool) -> Result<()> {
+        let left = cursor.past.as_mut().and_then(|past| past.take_left());
         cursor.forget_copy()?;
         cursor.spot = None;
         let mut past = cursor.past.take().unwrap_or_default();
-        let left = past.take_left();
         let copied = match left {
             Some(left) if up && self.copy_sibling(cursor, &mut past, left, from)? => Ok(()),
             _ => self.copy_found(cursor, &mut past, from, up),
