@@ -454,6 +454,11 @@ impl Cursor {
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn step_in_past(&mut self, up: bool) -> Result<InPast> {
+        self.go_in_past(up, false)
+    }
+
+    /// The same, or the first step in a leaf that it enters.
+    fn go_in_past(&mut self, up: bool, enters: bool) -> Result<InPast> {
         let Some(past) = self.past.as_mut().filter(|past| past.state == PastState::On) else {
             return Ok(InPast::Not);
         };
@@ -479,9 +484,9 @@ impl Cursor {
             }
             Met::Unreadable => {
                 past.state = PastState::Slow;
-                // From here on it goes by its key, which must not lead back.
+                // From here on it goes by its key, which must not lead back. That is of the leaf before when it enters.
                 let key = if self.lent || self.far { self.copy.key() } else { &self.key };
-                let is_astray = !past.covers(key) || !self.copy.ascends();
+                let is_astray = !enters && !past.covers(key) || !self.copy.ascends();
                 Ok(match is_astray && self.side == Side::At {
                     true => InPast::Astray(past.page),
                     false => InPast::Not,
@@ -502,7 +507,7 @@ impl Cursor {
             past.state = PastState::Slow;
             return Ok(InPast::Not);
         }
-        self.step_in_past(up)
+        self.go_in_past(up, true)
     }
 
     /// Notes what a key had at the cut that the cursor reads at, of one that has changed since, if the leaf that was copied
