@@ -113,6 +113,12 @@ impl Snapshot {
     pub(crate) fn cut(&self) -> &Cut {
         &self.cut
     }
+
+    /// For a tree of this pool.
+    #[inline]
+    pub(crate) fn keys_of<'a>(&'a self, tree: &'a Tree) -> KeysAt<'a> {
+        KeysAt { tree: &tree.on, cut: &self.cut }
+    }
 }
 
 impl fmt::Debug for Snapshot {
@@ -132,6 +138,12 @@ impl SnapshotTree {
     pub fn name(&self) -> &str {
         &self.0.name
     }
+
+    #[inline]
+    fn keys_at(&self) -> KeysAt<'_> {
+        let cut = self.0.cut.as_ref().expect("the tree of a snapshot has a moment");
+        KeysAt { tree: &self.0.tree, cut }
+    }
 }
 
 own_reads!(impl [] SnapshotTree { range: Range, keys: Keys, cursor: Cursor } |self| *self);
@@ -149,56 +161,23 @@ impl ReadTree for SnapshotTree {
 
     #[inline]
     fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
-        let key = key.as_bytes();
-        self.0.at_cut(key, Ok, |tree| tree.get(key))
+        self.keys_at().get(key.as_bytes())
     }
 
     fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {
-        let key = key.as_bytes();
-        let mut kept = None;
-        let found = self.0.at_cut(
-            key,
-            |before| {
-                kept = Some(before);
-                Ok(false)
-            },
-            |tree| tree.get_into(key, value),
-        )?;
-        Ok(match kept {
-            None => found,
-            Some(before) => {
-                let is_there = before.is_some();
-                *value = before.unwrap_or_default();
-                is_there
-            }
-        })
+        self.keys_at().get_into(key.as_bytes(), value)
     }
 
     fn read_at(&self, key: impl AsBytes, offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
-        let key = key.as_bytes();
-        let mut kept = None;
-        let read = self.0.at_cut(
-            key,
-            |before| {
-                kept = Some(before);
-                Ok(None)
-            },
-            |tree| tree.read_at(key, offset, buf),
-        )?;
-        let Some(before) = kept else { return Ok(read) };
-        Ok(before.map(|value| copy_part(&value, offset, buf)))
+        self.keys_at().read_at(key.as_bytes(), offset, buf)
     }
 
     fn value_len(&self, key: impl AsBytes) -> Result<Option<u64>> {
-        let key = key.as_bytes();
-        let len = |before: Option<Vec<u8>>| Ok(before.map(|value| value.len() as u64));
-        self.0.at_cut(key, len, |tree| tree.value_len(key))
+        self.keys_at().value_len(key.as_bytes())
     }
 
     fn contains(&self, key: impl AsBytes) -> Result<bool> {
-        let key = key.as_bytes();
-        let is_there = |before: Option<Vec<u8>>| Ok(before.is_some());
-        self.0.at_cut(key, is_there, |tree| tree.contains(key))
+        self.keys_at().contains(key.as_bytes())
     }
 
     fn len(&self) -> Result<u64> {
@@ -255,19 +234,73 @@ fn value_of(before: Before<Vec<u8>>, cut: &Cut) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Reads at a cut: the tree first, and then what it has no more.
-impl Source {
+/// Reads of single keys at a cut: the tree first, and then what it has no more.
+pub(crate) struct KeysAt<'a> {
+    tree: &'a PoolTree,
+    cut: &'a Cut,
+}
+
+impl KeysAt<'_> {
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.read(key, Ok, |tree| tree.get(key))
+    }
+
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let mut kept = None;
+        let found = self.read(
+            key,
+            |before| {
+                kept = Some(before);
+                Ok(false)
+            },
+            |tree| tree.get_into(key, value),
+        )?;
+        Ok(match kept {
+            None => found,
+            Some(before) => {
+                let is_there = before.is_some();
+                *value = before.unwrap_or_default();
+                is_there
+            }
+        })
+    }
+
+    pub fn read_at(&self, key: &[u8], offset: u64, buf: &mut [u8]) -> Result<Option<usize>> {
+        let mut kept = None;
+        let read = self.read(
+            key,
+            |before| {
+                kept = Some(before);
+                Ok(None)
+            },
+            |tree| tree.read_at(key, offset, buf),
+        )?;
+        let Some(before) = kept else { return Ok(read) };
+        Ok(before.map(|value| copy_part(&value, offset, buf)))
+    }
+
+    pub fn value_len(&self, key: &[u8]) -> Result<Option<u64>> {
+        let len = |before: Option<Vec<u8>>| Ok(before.map(|value| value.len() as u64));
+        self.read(key, len, |tree| tree.value_len(key))
+    }
+
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        let is_there = |before: Option<Vec<u8>>| Ok(before.is_some());
+        self.read(key, is_there, |tree| tree.contains(key))
+    }
+
     /// Reads a key: from what was kept, or from the tree if nothing was. Only the first look may save time; the
     /// second one counts.
     #[inline(always)]
-    fn at_cut<T>(
+    fn read<T>(
         &self,
         key: &[u8],
         mut kept: impl FnMut(Option<Vec<u8>>) -> Result<T>,
         mut read: impl FnMut(&PoolTree) -> Result<T>,
     ) -> Result<T> {
-        let cut = self.cut.as_ref().expect("the tree of a snapshot has a moment");
-        self.of_cut(cut, |tree| {
+        let cut = self.cut;
+        of_cut(self.tree, cut, |tree| {
             let (images, until) = (tree.images(), tree.until());
             let mut answer = None;
             let mut before = images.find(cut, until, key)?;
@@ -285,19 +318,22 @@ impl Source {
             }
         })
     }
+}
 
-    /// Reads what the tree was at a cut. It may be cleared or dropped meanwhile: then it is another one.
-    #[inline(always)]
-    fn of_cut<T>(&self, cut: &Cut, mut read: impl FnMut(&PoolTree) -> Result<T>) -> Result<T> {
-        loop {
-            let former = self.tree.former(cut);
-            let answer = read(former.as_ref().unwrap_or(&self.tree));
-            if former.is_some() || self.tree.former(cut).is_none() {
-                return cut.alive().and(answer);
-            }
+/// Reads what a tree was at a cut. It may be cleared or dropped meanwhile: then it is another one.
+#[inline(always)]
+fn of_cut<T>(now: &PoolTree, cut: &Cut, mut read: impl FnMut(&PoolTree) -> Result<T>) -> Result<T> {
+    loop {
+        let former = now.former(cut);
+        let answer = read(former.as_ref().unwrap_or(now));
+        if former.is_some() || now.former(cut).is_none() {
+            return cut.alive().and(answer);
         }
     }
+}
 
+/// Cursors at a cut.
+impl Source {
     /// Takes a cursor to the next pair that there was at a cut: leaf by leaf, as each one was.
     #[inline(never)]
     pub(crate) fn go_at(
@@ -342,7 +378,7 @@ impl Source {
         up: bool,
     ) -> Result<()> {
         let from = from.as_ref().map(|key| &key[..]);
-        let copied = self.of_cut(cut, |tree| {
+        let copied = of_cut(&self.tree, cut, |tree| {
             tree.copy_leaf(at, from, up)?;
             // What has changed before the leaf was copied was kept before that.
             tree.images().tell_changes((cut, tree.until()), at, (from, up))
@@ -359,7 +395,7 @@ impl Source {
         key: &[u8],
         up: bool,
     ) -> Result<Stepped> {
-        let found = self.of_cut(cut, |tree| tree.images().find(cut, tree.until(), key));
+        let found = of_cut(&self.tree, cut, |tree| tree.images().find(cut, tree.until(), key));
         if found.is_err() {
             // It has gone past the pair in its copy, and is to be told the same again.
             at.forget_leaf()?;
@@ -441,7 +477,7 @@ impl Source {
     pub(crate) fn read_value_at(&self, cut: &Arc<Cut>, at: &mut blink::Cursor) -> Result<bool> {
         let Some(key) = at.key() else { return Ok(false) };
         let key = fallible::copy(key, "the key of a cursor")?;
-        self.of_cut(cut, |tree| {
+        of_cut(&self.tree, cut, |tree| {
             let (images, until) = (tree.images(), tree.until());
             if at.key() != Some(&key[..]) {
                 // It was in a tree that was dropped in this moment, and knows no place any more.

@@ -1,8 +1,9 @@
 //! A sorted map from byte strings in memory that may be refused: a list of short sorted lists.
 //!
-//! `BTreeMap` ends the process where the system gives no memory, and these grow with what users write.
+//! `BTreeMap` ends the process where the system gives no memory, and these grow with what users write. Most keys are
+//! short, and an allocation takes longer than to find one: a short key is in its entry.
 
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
@@ -32,7 +33,63 @@ pub(crate) fn room_at_most(len: u64, more: u64) -> u64 {
     room + (len + more) / (most / 2) + LIST_ROOM
 }
 
-type Entries<V> = Vec<(Vec<u8>, V)>;
+/// A byte string of so many bytes is in place.
+const SHORT_MAX: usize = 30;
+
+/// A byte string of its own.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    Here(u8, [u8; SHORT_MAX]),
+    There(Vec<u8>),
+}
+
+impl Bytes {
+    /// # Errors
+    /// [`NoMemory`](crate::Error::NoMemory).
+    #[inline]
+    pub fn copy(bytes: &[u8], what: &'static str) -> Result<Self> {
+        match Self::here(bytes) {
+            Some(here) => Ok(here),
+            None => fallible::copy(bytes, what).map(Bytes::There),
+        }
+    }
+
+    #[inline]
+    fn here(bytes: &[u8]) -> Option<Self> {
+        let mut here = [0; SHORT_MAX];
+        here.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Bytes::Here(bytes.len() as u8, here))
+    }
+
+    /// Bytes of memory that it leads to.
+    #[inline]
+    pub fn taken(&self) -> u64 {
+        match self {
+            Bytes::Here(..) => 0,
+            Bytes::There(bytes) => taken(bytes.capacity()),
+        }
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::here(&bytes).unwrap_or(Bytes::There(bytes))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Here(len, here) => &here[..usize::from(*len)],
+            Bytes::There(bytes) => bytes,
+        }
+    }
+}
+
+type Entries<V> = Vec<(Bytes, V)>;
 
 /// Where an entry is: its list, and its place there.
 pub(crate) type Place = (usize, usize);
@@ -60,7 +117,7 @@ impl<V> Default for Sorted<V> {
 
 impl<V> Sorted<V> {
     /// Bytes of an entry in its list.
-    pub const ENTRY_BYTES: u64 = size_of::<(Vec<u8>, V)>() as u64;
+    pub const ENTRY_BYTES: u64 = size_of::<(Bytes, V)>() as u64;
 
     /// What it takes of memory, in bytes, without what values lead to.
     pub fn bytes(&self) -> u64 {
@@ -77,7 +134,7 @@ impl<V> Sorted<V> {
     }
 
     /// Where a key is, or where it would be.
-    fn place(&self, key: &[u8]) -> Result<Place, Place> {
+    pub fn place(&self, key: &[u8]) -> Result<Place, Place> {
         let behind = self.lists.partition_point(|list| list[0].0[..] <= *key);
         let Some(no) = behind.checked_sub(1) else { return Err((0, 0)) };
         match self.lists[no].binary_search_by(|(k, _)| k[..].cmp(key)) {
@@ -102,16 +159,37 @@ impl<V> Sorted<V> {
     ) -> Result<&mut V> {
         let (no, at) = match self.place(key) {
             Ok(place) => place,
-            Err(place) => {
-                let key = fallible::copy(key, what)?;
-                let (no, at) = self.make_room(place, what)?;
-                self.key_bytes += taken(key.capacity());
-                self.lists[no].insert(at, (key, new()));
-                self.len += 1;
-                (no, at)
-            }
+            Err(place) => self.insert(place, key, new(), what)?,
         };
         Ok(&mut self.lists[no][at].1)
+    }
+
+    /// Adds a key whose [place](Self::place) is known; says where it is now.
+    ///
+    /// # Errors
+    /// Those of [`entry`](Self::entry).
+    pub fn insert(
+        &mut self,
+        place: Place,
+        key: &[u8],
+        value: V,
+        what: &'static str,
+    ) -> Result<Place> {
+        let key = Bytes::copy(key, what)?;
+        let (no, at) = self.make_room(place, what)?;
+        self.key_bytes += key.taken();
+        self.lists[no].insert(at, (key, value));
+        self.len += 1;
+        Ok((no, at))
+    }
+
+    /// The entries just below a place and at it.
+    pub fn beside(&self, place: Place) -> [Option<(&[u8], &V)>; 2] {
+        let entry =
+            |(no, at): Place| self.lists.get(no)?.get(at).map(|(key, value)| (&key[..], value));
+        // What is below a place is in its list, but for the very first one.
+        let below = place.1.checked_sub(1).and_then(|at| entry((place.0, at)));
+        [below, entry(self.settle(place))]
     }
 
     /// Has a list take one more entry; says where that goes then.
@@ -157,7 +235,7 @@ impl<V> Sorted<V> {
         let mut gone_bytes = 0;
         list.retain_mut(|(key, value)| {
             let is_kept = keep(key, value);
-            gone_bytes += if is_kept { 0 } else { taken(key.capacity()) };
+            gone_bytes += if is_kept { 0 } else { key.taken() };
             is_kept
         });
         self.len -= before - list.len();
@@ -193,13 +271,13 @@ impl<V> Sorted<V> {
     }
 
     /// Removes a key.
-    pub fn remove(&mut self, key: &[u8]) -> Option<(Vec<u8>, V)> {
+    pub fn remove(&mut self, key: &[u8]) -> Option<V> {
         let (no, at) = self.place(key).ok()?;
         let (key, value) = self.lists[no].remove(at);
         self.len -= 1;
-        self.key_bytes -= taken(key.capacity());
+        self.key_bytes -= key.taken();
         self.tighten(no);
-        Some((key, value))
+        Some(value)
     }
 
     /// The place of the first entry that a lower bound lets through.
@@ -255,7 +333,7 @@ impl<V> Sorted<V> {
 }
 
 impl<V> IntoIterator for Sorted<V> {
-    type Item = (Vec<u8>, V);
+    type Item = (Bytes, V);
     type IntoIter = std::iter::Flatten<std::vec::IntoIter<Entries<V>>>;
 
     fn into_iter(self) -> Self::IntoIter {
@@ -356,7 +434,9 @@ mod tests {
     use super::*;
 
     fn key(rng: &mut Rng) -> Vec<u8> {
-        rng.below(3000).to_be_bytes()[rng.below(2) as usize * 6..].to_vec()
+        let n = rng.below(3000).to_be_bytes();
+        let long = [[7; SHORT_MAX - 8].to_vec(), n.to_vec(), vec![0; rng.below(3) as usize]];
+        if rng.one_in(2) { long.concat() } else { n[rng.below(2) as usize * 6..].to_vec() }
     }
 
     fn bound(rng: &mut Rng, key: &[u8]) -> Bound<Vec<u8>> {
@@ -371,8 +451,8 @@ mod tests {
     fn assert_bytes(map: &Sorted<u64>) {
         let lists = taken(map.lists.capacity() * size_of::<Entries<u64>>());
         let room: usize = map.lists.iter().map(Vec::capacity).sum();
-        let keys: u64 = map.lists.iter().flatten().map(|(key, _)| taken(key.capacity())).sum();
-        assert_eq!(map.bytes(), lists + room as u64 * 32 + keys);
+        let keys: u64 = map.lists.iter().flatten().map(|(key, _)| key.taken()).sum();
+        assert_eq!(map.bytes(), lists + room as u64 * 40 + keys);
         assert!(map.lists.iter().all(|list| !list.is_empty()));
         assert!(!map.is_empty() || map.bytes() == 0, "{} bytes of nothing", map.bytes());
     }
@@ -394,7 +474,7 @@ mod tests {
             for (key, more) in others.iter().zip(1..) {
                 map.entry(&number(*key), || 0, "a test").expect("memory");
                 let keys = map.len() as u64 - len;
-                let most = room_at_most(len, more) * 32 + keys * taken(8);
+                let most = room_at_most(len, more) * 40 + keys * taken(8);
                 assert!(map.bytes() - before <= most, "seed {seed}: {len} and {more}");
             }
         }
@@ -413,7 +493,7 @@ mod tests {
                 assert_eq!((map.len(), map.is_empty()), (model.len(), false));
                 if rng.one_in(3) {
                     let k = key(&mut rng);
-                    assert_eq!(map.remove(&k).map(|(_, v)| v), model.remove(&k));
+                    assert_eq!(map.remove(&k), model.remove(&k));
                 }
                 let k = key(&mut rng);
                 let below = model.range::<[u8], _>((Bound::Unbounded, Bound::Included(&k[..])));
@@ -445,11 +525,11 @@ mod tests {
                 }
             }
             if seed % 2 == 0 {
-                assert!(map.into_iter().eq(model));
+                assert!(map.into_iter().map(|(key, value)| (key.to_vec(), value)).eq(model));
                 continue;
             }
             for (key, value) in model {
-                assert_eq!(map.remove(&key).map(|(_, v)| v), Some(value));
+                assert_eq!(map.remove(&key), Some(value));
                 assert_bytes(&map);
             }
             assert!(map.is_empty());

@@ -27,7 +27,7 @@ use super::admission::{RightOfWay, Store};
 use super::medium::{DbMedium, DbTree};
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
-use super::open_tree::{Alone, TreeChanges, TreeHandle};
+use super::open_tree::{Alone, TreeChanges, TreeHandle, apply_alone};
 use super::reclaim::Reclaim;
 use super::versions::{Closed, Gate};
 use super::{forecast, undo};
@@ -140,7 +140,7 @@ impl DaxStore {
         batch.iter().try_for_each(TreeChanges::expect_tree)?;
         alone.map_or(Ok(()), |alone| (alone.validate)())?;
         if let [part @ TreeChanges { changes: [change], .. }] = batch {
-            return part.apply_one(change);
+            return apply_alone(&self.store.versions, part, change, alone);
         }
         let mut places = forecast::Places::default();
         let places = places.of(batch)?;
@@ -151,7 +151,7 @@ impl DaxStore {
         wants += Wants { pages: 6, extents: pool.wants_of_pair(0, list.len()).extents };
         let _room = pool.promise(wants)?;
         if let Some(alone) = alone {
-            (alone.begin)();
+            alone.begin();
         }
         let apply = || forecast::apply(batch, places).map_err(|(_, error)| error);
         self.all_or_none(&closed, catalog, &list, apply)

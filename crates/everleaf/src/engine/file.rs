@@ -16,7 +16,7 @@ use super::forecast;
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
-use super::open_tree::{Alone, Change, TreeChanges};
+use super::open_tree::{Alone, Change, TreeChanges, apply_alone};
 use super::reclaim::Reclaim;
 use super::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
 use super::versions::{Closed, Gate, Passed};
@@ -126,7 +126,8 @@ impl FileStore {
         batch.iter().try_for_each(TreeChanges::expect_tree)?;
         alone.map_or(Ok(()), |alone| (alone.validate)())?;
         if let [part @ TreeChanges { changes: [change], .. }] = batch {
-            return part.apply_one(change).map_err(|error| self.why(error));
+            let applied = apply_alone(&self.store.versions, part, change, alone);
+            return applied.map_err(|error| self.why(error));
         }
         let adds = forecast::adds(batch);
         // Who waits for room now does not while pages are kept: memory would fill meanwhile.
@@ -140,7 +141,7 @@ impl FileStore {
         let _room = self.room_for((batch, adds), inside, places)?;
         let _whole = self.whole(adds).map_err(|error| self.why(error))?;
         if let Some(alone) = alone {
-            (alone.begin)();
+            alone.begin();
         }
         forecast::apply(batch, places).map_err(|(done, error)| {
             if done == 0 {

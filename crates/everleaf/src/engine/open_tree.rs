@@ -381,8 +381,28 @@ pub(crate) struct Alone<'a> {
     /// Whether it may happen, while no other writer is under way. If room is found only after it has answered,
     /// it is asked again.
     pub validate: &'a dyn Fn() -> Result<()>,
-    /// It happens now: from here on nothing is asked any more.
-    pub begin: &'a dyn Fn(),
+    /// The moment that it has read at, if it has read anything.
+    pub cut: Option<&'a Cut>,
+}
+
+impl Alone<'_> {
+    /// It happens now: from here on nothing is asked any more, and nothing needs to be kept for what it has read.
+    pub fn begin(&self) {
+        self.cut.into_iter().for_each(Cut::end);
+    }
+}
+
+/// Makes the only change of a batch, after all that it asks was answered.
+pub(super) fn apply_alone(
+    versions: &Versions,
+    part: &TreeChanges<'_>,
+    change: &Change<'_>,
+    alone: Option<&Alone<'_>>,
+) -> Result<()> {
+    match alone.and_then(|alone| alone.cut) {
+        Some(cut) => versions.unseen_by(cut, || part.apply_one(change)),
+        None => part.apply_one(change),
+    }
 }
 
 impl TreeChanges<'_> {

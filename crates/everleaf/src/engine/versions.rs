@@ -24,7 +24,7 @@
 //! The [`Gate`] lets many writers pass, or one thread that must be alone, to make a cut or to validate a transaction.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as StdAtomicU64;
@@ -39,7 +39,7 @@ use super::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PARTS, RwLock, RwLockReadGuard,
     RwLockWriteGuard, lock, read, thread_local, thread_number, write,
 };
-use crate::sorted::{Sorted, behind};
+use crate::sorted::{Bytes, Sorted, behind};
 use crate::{Error, Result};
 
 /// So many images are not worth a sweep.
@@ -52,7 +52,7 @@ const MOST_AT_ONCE: usize = 512;
 
 const IMAGES: &str = "what snapshots see";
 
-type Bytes<'k> = Bound<&'k [u8]>;
+type KeyBound<'k> = Bound<&'k [u8]>;
 /// A key, and what it had.
 pub(crate) type KeyBefore = (Vec<u8>, Before<Vec<u8>>);
 
@@ -67,7 +67,7 @@ struct KeyImage {
 #[derive(Debug)]
 enum Kept {
     Absent,
-    Value(Vec<u8>),
+    Value(Bytes),
     TooLarge,
     Lost(Box<Error>),
 }
@@ -76,7 +76,7 @@ impl Kept {
     fn new(before: Before<Vec<u8>>) -> Self {
         match before {
             Before::Absent => Kept::Absent,
-            Before::Value(value) => Kept::Value(value),
+            Before::Value(value) => Kept::Value(value.into()),
             Before::TooLarge => Kept::TooLarge,
             Before::Lost(error) => Kept::Lost(Box::new(error)),
         }
@@ -105,7 +105,7 @@ impl Kept {
     fn bytes(&self) -> u64 {
         match self {
             Kept::Absent | Kept::TooLarge => 0,
-            Kept::Value(value) => taken(value.capacity()),
+            Kept::Value(value) => value.taken(),
             Kept::Lost(_) => taken(size_of::<Error>()),
         }
     }
@@ -179,6 +179,8 @@ pub(crate) struct Images {
     count: AtomicUsize,
 }
 
+type Cuts = VecDeque<(u64, Arc<AtomicBool>)>;
+
 /// The cuts of a pool that somebody reads at, and the images that they need.
 #[derive(Debug)]
 pub(crate) struct Versions {
@@ -186,8 +188,8 @@ pub(crate) struct Versions {
     clock: AtomicU64,
     /// The newest cut that somebody reads at, and 1; 0 if there is none.
     newest: AtomicU64,
-    /// Whether each of them was given up.
-    cuts: Mutex<BTreeMap<u64, Arc<AtomicBool>>>,
+    /// Each of them, the oldest first, and whether it was given up.
+    cuts: Mutex<Cuts>,
     /// Trees that have images.
     touched: Mutex<Vec<Arc<Images>>>,
     bytes: AtomicU64,
@@ -313,7 +315,7 @@ impl Versions {
 
     /// Whether somebody reads at a cut from before a stamp.
     pub fn is_needed(&self, until: u64) -> bool {
-        lock(&self.cuts).first_key_value().is_some_and(|(at, _)| *at < until)
+        lock(&self.cuts).front().is_some_and(|(at, _)| *at < until)
     }
 
     /// Makes a cut. The caller keeps writers out.
@@ -321,7 +323,7 @@ impl Versions {
         let mut cuts = lock(&self.cuts);
         let at = self.clock.load(Ordering::Relaxed);
         let is_too_old = Arc::new(AtomicBool::new(false));
-        cuts.insert(at, Arc::clone(&is_too_old));
+        cuts.push_back((at, Arc::clone(&is_too_old)));
         self.newest.store(at + 1, Ordering::Relaxed);
         self.clock.store(at + 1, Ordering::Relaxed);
         drop(cuts);
@@ -331,9 +333,8 @@ impl Versions {
 
     fn unregister(&self, at: u64) {
         let mut cuts = lock(&self.cuts);
-        if cuts.remove(&at).is_none() {
-            return;
-        }
+        let Ok(no) = cuts.binary_search_by_key(&at, |(at, _)| *at) else { return };
+        cuts.remove(no);
         self.show_newest(&cuts);
         let is_last = cuts.is_empty();
         drop(cuts);
@@ -343,9 +344,24 @@ impl Versions {
         self.tell();
     }
 
-    fn show_newest(&self, cuts: &BTreeMap<u64, Arc<AtomicBool>>) {
-        let newest = cuts.last_key_value().map_or(0, |(at, _)| at + 1);
+    fn show_newest(&self, cuts: &Cuts) {
+        let newest = cuts.back().map_or(0, |(at, _)| at + 1);
         self.newest.store(newest, Ordering::Relaxed);
+    }
+
+    /// Runs the write of a transaction that is alone: what that replaces is kept for other cuts than its own, which ends
+    /// with it. If it fails, the cut goes on.
+    pub fn unseen_by<T>(&self, cut: &Cut, write: impl FnOnce() -> Result<T>) -> Result<T> {
+        let cuts = lock(&self.cuts);
+        let other = cuts.iter().rev().find(|(at, _)| *at != cut.at);
+        self.newest.store(other.map_or(0, |(at, _)| at + 1), Ordering::Relaxed);
+        drop(cuts);
+        let done = write();
+        match done {
+            Ok(_) => cut.end(),
+            Err(_) => self.show_newest(&lock(&self.cuts)),
+        }
+        done
     }
 
     /// What snapshots and transactions take.
@@ -417,7 +433,7 @@ impl Versions {
     /// Says whether there was one.
     fn give_up_oldest(&self) -> bool {
         let mut cuts = lock(&self.cuts);
-        let Some((_, oldest)) = cuts.pop_first() else { return false };
+        let Some((_, oldest)) = cuts.pop_front() else { return false };
         oldest.store(true, Ordering::Release);
         self.show_newest(&cuts);
         drop(cuts);
@@ -429,6 +445,10 @@ impl Versions {
 
     /// Removes images that no cut needs.
     fn sweep(&self) {
+        // A tree that gets images after this is swept by its writer, who sees then what has ended.
+        if lock(&self.touched).is_empty() {
+            return;
+        }
         let tree = |no: usize| lock(&self.touched).get(no).cloned();
         for tree in (0..).map_while(tree) {
             let mut from = 0;
@@ -471,7 +491,8 @@ impl Images {
             bytes += chain.bytes();
             let mut since = 0;
             chain.retain(|image| {
-                let is_needed = cuts.range(since..image.until).next().is_some();
+                let first = cuts.partition_point(|(at, _)| *at < since);
+                let is_needed = cuts.get(first).is_some_and(|(at, _)| *at < image.until);
                 since = image.until;
                 gone += usize::from(!is_needed);
                 is_needed
@@ -507,7 +528,7 @@ impl Images {
     pub fn next(
         &self,
         (cut, until): (&Cut, u64),
-        (low, high): (Bytes<'_>, Bytes<'_>),
+        (low, high): (KeyBound<'_>, KeyBound<'_>),
         up: bool,
         at: Option<&[u8]>,
     ) -> Result<Option<KeyBefore>> {
@@ -530,7 +551,7 @@ impl Images {
         &self,
         (cut, until): (&Cut, u64),
         at: &mut blink::Cursor,
-        (from, up): (Bytes<'_>, bool),
+        (from, up): (KeyBound<'_>, bool),
     ) -> Result<()> {
         if self.is_empty() {
             return Ok(());
@@ -580,7 +601,7 @@ impl Images {
     }
 
     /// The first key between two bounds that was changed after a cut.
-    pub fn changed(&self, cut: &Cut, (low, high): (Bytes<'_>, Bytes<'_>)) -> Option<Vec<u8>> {
+    pub fn changed(&self, cut: &Cut, (low, high): (KeyBound<'_>, KeyBound<'_>)) -> Option<Vec<u8>> {
         if self.is_empty() {
             return None;
         }

@@ -10,7 +10,7 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
 use crate::Result;
-use crate::sorted::{self, Sorted};
+use crate::sorted::{self, Place, Sorted};
 
 /// What memory here is for.
 const READS: &str = "the reads of a transaction";
@@ -132,6 +132,15 @@ impl Reads {
         if end_to(start, upto, start) != Ordering::Greater {
             return Ok(());
         }
+        if let Err(place) = self.spans.place(start)
+            && self.is_apart(place, start, upto)
+        {
+            let end = End::of(upto)?;
+            let bytes = end.bytes();
+            self.spans.insert(place, start, end, READS)?;
+            self.end_bytes += bytes;
+            return Ok(());
+        }
         match self.spans.at_or_before(start) {
             Some((first, end)) if end_to(first, end.upto(), start) != Ordering::Less => {
                 if !ends_behind((start, upto), (first, end.upto())) {
@@ -156,6 +165,13 @@ impl Reads {
         self.join(start)
     }
 
+    /// Whether what begins at a place meets none of the spans.
+    fn is_apart(&self, place: Place, start: &[u8], upto: Upto<'_>) -> bool {
+        let [below, above] = self.spans.beside(place);
+        below.is_none_or(|(first, end)| end_to(first, end.upto(), start) == Ordering::Less)
+            && above.is_none_or(|(next, _)| end_to(start, upto, next) == Ordering::Less)
+    }
+
     /// Has the span that `start` lies in take over those that it meets.
     fn join(&mut self, start: &[u8]) -> Result<()> {
         loop {
@@ -167,7 +183,7 @@ impl Reads {
                 return Ok(());
             }
             let first = fallible::copy(first, READS)?;
-            let (_, of_next) = self.spans.remove(&next).expect("it was just there");
+            let of_next = self.spans.remove(&next).expect("it was just there");
             self.end_bytes -= of_next.bytes();
             let (_, end) = self.spans.at_or_before(start).expect("it was just there");
             if ends_behind((&next, of_next.upto()), (&first, end.upto())) {

@@ -4,6 +4,7 @@
 //! cursor has shown counts as read, whatever becomes of it afterwards. What cannot be noted is not shown.
 
 use std::cell::{OnceCell, RefCell};
+use std::mem;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use everleaf_pmem::fallible::taken;
 use super::reads::{Reads, Upto};
 use crate::engine::{Alone, Buffer, Change, Engine, TreeChanges, TreeHandle};
 use crate::limits::check_key;
-use crate::sorted::Sorted;
+use crate::snapshot::KeysAt;
+use crate::sorted::{Bytes, Sorted};
 use crate::{Error, Result, Snapshot, SnapshotTree, Tree};
 
 /// What memory here is for.
@@ -25,7 +27,7 @@ const NO_CHANGE: Change<'_> = Change { key: &[], value: None };
 const UNBOUNDED: Bound<&[u8]> = Bound::Unbounded;
 
 /// New values by their keys, and keys that go.
-type Written = Sorted<Option<Vec<u8>>>;
+type Written = Sorted<Option<Bytes>>;
 
 /// What a transaction knows.
 pub(crate) struct Work {
@@ -127,13 +129,19 @@ impl Work {
         &self.engine
     }
 
-    /// The tree as it was at the first read.
-    pub fn then(&self, tree: &Tree) -> Result<SnapshotTree> {
+    /// The moment of the first read.
+    #[inline]
+    fn snapshot(&self) -> Result<&Snapshot> {
         if let Some(snapshot) = self.cut.get() {
-            return snapshot.of(tree);
+            return Ok(snapshot);
         }
         let snapshot = Snapshot::new(self.engine.clone())?;
-        self.cut.get_or_init(|| snapshot).of(tree)
+        Ok(self.cut.get_or_init(|| snapshot))
+    }
+
+    /// The tree as it was at the first read.
+    pub fn then(&self, tree: &Tree) -> Result<SnapshotTree> {
+        self.snapshot()?.of(tree)
     }
 
     /// Notes that something of a tree is read.
@@ -152,16 +160,17 @@ impl Work {
         tree: &Tree,
         key: &[u8],
         own: impl FnOnce(Option<&[u8]>) -> Result<T>,
-        then: impl FnOnce(&SnapshotTree) -> Result<T>,
+        then: impl FnOnce(KeysAt<'_>) -> Result<T>,
     ) -> Result<T> {
         let state = self.state.borrow();
         if let Some(value) = state.of(tree).and_then(|work| work.writes.get(key)) {
             return own(value.as_deref());
         }
         drop(state);
-        let tree_then = self.then(tree)?;
+        tree.expect_of(&self.engine)?;
+        let tree_then = self.snapshot()?.keys_of(tree);
         self.note(tree, key, Upto::Itself)?;
-        then(&tree_then)
+        then(tree_then)
     }
 
     /// Shows what the transaction has written to a key between two bounds, the first or the last of them.
@@ -208,13 +217,14 @@ impl Work {
             // In the place of another value it takes less.
             let old = state.of(tree).and_then(|work| work.writes.get(key));
             let Some(old) = old else { return refused };
-            let old_bytes = old.as_ref().map_or(0, |old| taken(old.capacity()));
+            let old_bytes = old.as_ref().map_or(0, Bytes::taken);
             state.buffer.admit(value_bytes.saturating_sub(old_bytes))?;
         }
-        let value = value.map(|value| fallible::copy(value, WRITES)).transpose()?;
+        let value = value.map(|value| Bytes::copy(value, WRITES)).transpose()?;
+        let value_bytes = value.as_ref().map_or(0, Bytes::taken);
         state.change(tree, |work| {
-            let old = std::mem::replace(work.writes.entry(key, || None, WRITES)?, value);
-            let old_bytes = old.map_or(0, |old| taken(old.capacity()));
+            let old = mem::replace(work.writes.entry(key, || None, WRITES)?, value);
+            let old_bytes = old.map_or(0, |old| old.taken());
             work.value_bytes = work.value_bytes + value_bytes - old_bytes;
             Ok(())
         })
@@ -260,9 +270,7 @@ impl Work {
             Some(cut) => state.validate_writes(cut),
             None => Ok(()),
         };
-        // From then on nothing needs to be kept for it, what it writes itself least of all.
-        let begin = || cut.into_iter().for_each(|snapshot| snapshot.cut().end());
-        let alone = Alone { validate: &validate, begin: &begin };
+        let alone = Alone { validate: &validate, cut: cut.map(Snapshot::cut) };
         let outcome = self.engine.commit(batch, Some(&alone));
         self.engine.versions().count_commit(&outcome);
         outcome.map(|()| true)
