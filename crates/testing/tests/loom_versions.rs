@@ -162,9 +162,17 @@ impl Store {
         if cut.alive().is_err() || self.images.has_changed(&cut, &[key]) {
             return false;
         }
-        cut.end();
-        self.change(key, value + 1);
+        self.write_unseen(&cut, key, value + 1);
         true
+    }
+
+    /// The only write of a transaction that is alone.
+    fn write_unseen(&self, cut: &Cut, key: u8, value: u8) {
+        let write = || {
+            self.change(key, value);
+            Ok(())
+        };
+        self.versions.unseen_by(cut, write).expect("it is not refused");
     }
 
     /// When nobody reads at a cut any more nothing is kept.
@@ -255,6 +263,40 @@ fn a_cut_that_ends_takes_nothing_from_another() {
         drop(young);
         store.expect_empty();
     });
+}
+
+#[test]
+fn a_cut_goes_on_when_the_write_of_its_transaction_is_refused() {
+    model(|| {
+        let store = Store::new(1 << 20);
+        let cut = store.cut();
+        let closed = store.gate.close();
+        let refused = store.versions.unseen_by(&cut, || Err::<(), _>(Error::Closed));
+        assert!(refused.is_err());
+        drop(closed);
+        store.put(&[0], 1);
+        assert!(store.images.has_changed(&cut, &[0]), "nothing is kept for it");
+        assert_eq!(get_at(&store, &cut, 0), 0, "a cut that changes");
+        drop(cut);
+        store.expect_empty();
+    });
+}
+
+/// A transaction keeps what it replaces for cuts that others read at, whichever is the newest.
+#[test]
+fn a_write_that_its_own_cut_does_not_see_is_seen_by_others() {
+    for own in [0, 1] {
+        model(move || {
+            let store = Store::new(1 << 20);
+            let cuts = [store.cut(), store.cut()];
+            let closed = store.gate.close();
+            store.write_unseen(&cuts[own], 0, 1);
+            drop(closed);
+            assert_eq!(get_at(&store, &cuts[1 - own], 0), 0, "a cut that changes");
+            drop(cuts);
+            store.expect_empty();
+        });
+    }
 }
 
 /// The only cut ends while a writer keeps something for it.

@@ -10,7 +10,7 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
 use crate::Result;
-use crate::sorted::{self, Place, Sorted};
+use crate::sorted::{self, Sorted};
 
 /// What memory here is for.
 const READS: &str = "the reads of a transaction";
@@ -133,43 +133,30 @@ impl Reads {
             return Ok(());
         }
         if let Err(place) = self.spans.place(start)
-            && self.is_apart(place, start, upto)
+            && let [below, above] = self.spans.beside(place)
+            && below.is_none_or(|(first, end)| end_to(first, end.upto(), start) == Ordering::Less)
         {
+            let meets = above.is_some_and(|(next, _)| end_to(start, upto, next) != Ordering::Less);
             let end = End::of(upto)?;
             let bytes = end.bytes();
             self.spans.insert(place, start, end, READS)?;
             self.end_bytes += bytes;
+            return if meets { self.join(start) } else { Ok(()) };
+        }
+        let (first, end) =
+            self.spans.at_or_before(start).expect("it begins in a span, or at the end of one");
+        if !ends_behind((start, upto), (first, end.upto())) {
             return Ok(());
         }
-        match self.spans.at_or_before(start) {
-            Some((first, end)) if end_to(first, end.upto(), start) != Ordering::Less => {
-                if !ends_behind((start, upto), (first, end.upto())) {
-                    return Ok(());
-                }
-                self.end_bytes -= end.bytes();
-                let set = end.set(start, upto);
-                if set.is_err() {
-                    // It is not known any more where it ended: more is read than was.
-                    *end = End::Last;
-                }
-                self.end_bytes += end.bytes();
-                set?;
-            }
-            _ => {
-                let end = End::of(upto)?;
-                let bytes = end.bytes();
-                *self.spans.entry(start, || End::Itself, READS)? = end;
-                self.end_bytes += bytes;
-            }
+        self.end_bytes -= end.bytes();
+        let set = end.set(start, upto);
+        if set.is_err() {
+            // It is not known any more where it ended: more is read than was.
+            *end = End::Last;
         }
+        self.end_bytes += end.bytes();
+        set?;
         self.join(start)
-    }
-
-    /// Whether what begins at a place meets none of the spans.
-    fn is_apart(&self, place: Place, start: &[u8], upto: Upto<'_>) -> bool {
-        let [below, above] = self.spans.beside(place);
-        below.is_none_or(|(first, end)| end_to(first, end.upto(), start) == Ordering::Less)
-            && above.is_none_or(|(next, _)| end_to(start, upto, next) == Ordering::Less)
     }
 
     /// Has the span that `start` lies in take over those that it meets.

@@ -223,7 +223,7 @@ impl Cursor {
         self.forget_copy()?;
         (self.spot, self.crossed, self.damaged) = (None, None, 0);
         if let Some(past) = &mut self.past {
-            past.leave();
+            past.state = PastState::Off;
         }
         Ok(())
     }
@@ -567,7 +567,7 @@ impl Cursor {
     pub fn clear(&mut self) {
         self.put(Side::Nowhere);
         if let Some(past) = &mut self.past {
-            past.leave();
+            past.state = PastState::Off;
         }
         self.key.clear();
         self.value.own().clear();

@@ -200,14 +200,8 @@ impl PastLeaf {
     /// It is over: where to go on upwards or downwards, unless that is an end of the tree.
     pub fn end(&mut self, up: bool) -> Option<Vec<u8>> {
         self.state = PastState::Off;
-        let end = if up { self.high.take() } else { self.low.take() };
-        self.left = self.leaf.filter(|_| up && end.is_some());
-        end
-    }
-
-    /// Its user goes on elsewhere.
-    pub fn leave(&mut self) {
-        (self.state, self.left) = (PastState::Off, None);
+        self.left = self.leaf.filter(|_| up);
+        if up { self.high.take() } else { self.low.take() }
     }
 
     /// Its user has no copy of it any more, or goes on elsewhere in the tree.

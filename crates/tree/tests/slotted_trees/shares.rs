@@ -74,6 +74,32 @@ fn a_link_that_is_wrong_is_found_at_each_end_of_a_share() {
 }
 
 /// Leaves even out, are split and merge at the ends of shares while these are walked.
+/// An entry that leads past where its node begins, also if it is the last one of a share.
+#[test]
+fn an_inner_node_that_is_wrong_is_found_whoever_walks_below_it() {
+    let tree = filled(3);
+    let whole = check(&tree, 1);
+    let inner = whole.nodes_by_level[1..].iter().sum::<u64>() as usize;
+    let mut found = 0;
+    for no in &whole.pages[..inner] {
+        let page = tree.pool().medium().page(*no).expect("inside");
+        for word in 0..page.geometry().page_words() {
+            for bit in [2, 20, 41, 59] {
+                let old = page.word(word).load();
+                everleaf_pmem::door::put(page.word(word), old ^ 1 << bit);
+                let is_wrong = !check(&tree, 1).damages.is_empty();
+                for threads in [2, 1000] {
+                    let damages = check(&tree, threads).damages;
+                    assert_eq!(is_wrong, !damages.is_empty(), "{no}, {word}, {bit}: {damages:?}");
+                }
+                everleaf_pmem::door::put(page.word(word), old);
+                found += u64::from(is_wrong);
+            }
+        }
+    }
+    assert!(found > 100, "{found}");
+}
+
 #[test]
 fn threads_count_each_key_once_whatever_writers_do() {
     /// Where runs of keys come and go, and how many keys one of a writer has.
