@@ -17,6 +17,7 @@ const EEXIST: i32 = 17;
 const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
+const EDEADLK: i32 = 35;
 const EBADF: i32 = 9;
 const ENOTSUP: i32 = 95;
 const ESTALE: i32 = 116;
@@ -78,6 +79,7 @@ fn class(error: &Error) -> (&'static str, i32) {
         Error::EpochTooLarge { .. } => ("EpochTooLarge", ENOMEM),
         Error::SnapshotTooOld { .. } => ("SnapshotTooOld", ESTALE),
         Error::Conflict { .. } => ("Conflict", EAGAIN),
+        Error::Deadlock { .. } => ("Deadlock", EDEADLK),
         Error::Stuck { .. } => ("Stuck", EBUSY),
         Error::TransactionTooLarge { .. } => ("TransactionTooLarge", ENOMEM),
         Error::ReadOnly => ("ReadOnly", EROFS),

@@ -88,6 +88,9 @@ pub const EVERLEAF_UNSUPPORTED: c_int = -36;
 pub const EVERLEAF_INVALID_OPTION: c_int = -37;
 /// An argument is not allowed: the program has a mistake, which the message names.
 pub const EVERLEAF_INVALID: c_int = -38;
+/// Two transactions that lock what they use have waited for each other. Transactions of this library lock nothing, so it is
+/// not returned yet.
+pub const EVERLEAF_DEADLOCK: c_int = -39;
 /// The call has met a defect of the library, and was ended. Writes to the pool have stopped, as after
 /// EVERLEAF_POISONED. The message says where it was: please report it.
 pub const EVERLEAF_PANIC: c_int = -100;
@@ -136,6 +139,7 @@ pub(crate) const ALL: &[(&CStr, c_int)] = &[
     (c"EVERLEAF_UNSUPPORTED", EVERLEAF_UNSUPPORTED),
     (c"EVERLEAF_INVALID_OPTION", EVERLEAF_INVALID_OPTION),
     (c"EVERLEAF_INVALID", EVERLEAF_INVALID),
+    (c"EVERLEAF_DEADLOCK", EVERLEAF_DEADLOCK),
     (c"EVERLEAF_PANIC", EVERLEAF_PANIC),
     (c"EVERLEAF_BUFFER_TOO_SMALL", EVERLEAF_BUFFER_TOO_SMALL),
 ];

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::engine::{Engine, Way};
+use crate::transaction::Locker;
 
 /// Attempts, unless the program says otherwise.
 pub(crate) const ATTEMPTS: u32 = 100;
@@ -24,12 +25,14 @@ pub struct Attempts {
     most: u32,
     failed: u32,
     way: Option<Way>,
+    /// What all of them lock with, if they do.
+    pub(crate) locker: Option<Locker>,
 }
 
 impl Attempts {
     /// At most so many, and at least one. The first one begins.
     pub(crate) fn new(engine: Engine, most: u32) -> Self {
-        Self { engine, most, failed: 0, way: None }
+        Self { engine, most, failed: 0, way: None, locker: None }
     }
 
     /// One has failed. Returns when it is time for the next one.
@@ -62,8 +65,14 @@ impl Attempts {
         &self.engine
     }
 
+    /// It is done, but for the disk, which nobody else waits for.
+    pub(crate) fn end(&mut self) {
+        self.end_way();
+        self.locker = None;
+    }
+
     /// Others need not wait any more.
-    pub(crate) fn end_way(&mut self) {
+    fn end_way(&mut self) {
         // In a fork another thread may have the lock that says so for ever.
         if let Some(way) = self.way.take()
             && !matches!(self.engine.alive(), Err(Error::Forked))

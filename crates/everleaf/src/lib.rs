@@ -87,6 +87,7 @@ mod read_tree;
 mod single;
 mod snapshot;
 mod sorted;
+mod spans;
 mod stats;
 mod transaction;
 mod tree;

@@ -1,13 +1,13 @@
 //! Reads and writes that happen together, alone.
 
 mod cursor;
-mod reads;
 mod tree;
 mod walk;
 mod work;
 
 use std::fmt;
 use std::ops::Bound;
+use std::time::Duration;
 
 use everleaf_pmem::fallible;
 
@@ -22,6 +22,7 @@ use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result, Swap, Tree};
 pub use cursor::TransactionCursor;
 pub use tree::TransactionTree;
 pub use walk::{TransactionKeys, TransactionRange};
+pub(crate) use work::Locker;
 use work::Work;
 
 /// How far transactions are kept apart.
@@ -56,6 +57,7 @@ pub enum Isolation {
 pub struct TransactionOptions {
     isolation: Isolation,
     attempts: u32,
+    locks: Option<Duration>,
 }
 
 impl Default for TransactionOptions {
@@ -65,9 +67,9 @@ impl Default for TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// Returns the defaults: [`Isolation::Serializable`] and 100 attempts.
+    /// Returns the defaults: [`Isolation::Serializable`], 100 attempts, and no locks.
     pub const fn new() -> Self {
-        Self { isolation: Isolation::Serializable, attempts: ATTEMPTS }
+        Self { isolation: Isolation::Serializable, attempts: ATTEMPTS, locks: None }
     }
 
     /// Sets how far the transaction is kept apart from others. Default: [`Isolation::Serializable`].
@@ -83,6 +85,55 @@ impl TransactionOptions {
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
+    }
+
+    /// Has the transaction lock each key and each range before it reads or writes it, until it ends: for a transaction
+    /// that is long, or that others would be in the way of each time. Without this it locks nothing, and is tried again.
+    ///
+    /// Another transaction of this kind waits for a lock. So do single writes, batches and commits of other threads,
+    /// before they begin. A writer that does not know its key before it looks, such as [`Tree::pop_first`], does not wait.
+    /// Reads outside of such transactions wait for nothing. [`Db::transact`](crate::Db::transact) keeps the locks from one
+    /// attempt to the next. At [`Isolation::Snapshot`] only writes lock.
+    ///
+    /// **Nobody waits for ever.** The locks of an attempt hold others up for `lasts` after its begin at most, and then for
+    /// no longer, whatever becomes of the transaction: what it has read is validated at the commit all the same. Of two
+    /// that wait for each other one gets [`Deadlock`](crate::Error::Deadlock) and has no locks any more, which
+    /// `Db::transact` counts as an attempt, and tries again. So does one that wants a lock that another transaction of its
+    /// own thread has.
+    ///
+    /// The locks take memory as the reads do, and count against
+    /// [`Options::transaction_memory`](crate::Options::transaction_memory).
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let db = everleaf::Db::in_memory()?;
+    /// use std::time::Duration;
+    ///
+    /// let scores = db.tree("scores")?;
+    /// for n in 0..100u8 {
+    ///     scores.put([n], [1])?;
+    /// }
+    /// let options = everleaf::TransactionOptions::new().pessimistic(Duration::from_secs(1));
+    /// let sum = db.transact_with(options, |tx| {
+    ///     let mut sum = 0;
+    ///     for pair in tx.iter(&scores) {
+    ///         sum += u64::from(pair?.1[0]); // whoever puts a score waits
+    ///     }
+    ///     tx.put(&scores, "sum", sum.to_le_bytes())?;
+    ///     Ok(sum)
+    /// })?;
+    /// assert_eq!(sum, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn pessimistic(mut self, lasts: Duration) -> Self {
+        self.locks = Some(lasts);
+        self
+    }
+
+    fn locker(self, engine: &Engine) -> Option<Locker> {
+        self.locks.map(|lasts| Locker::new(engine, lasts))
     }
 }
 
@@ -171,7 +222,17 @@ pub struct Transaction {
 
 impl Transaction {
     pub(crate) fn new(engine: Engine, durability: Durability, options: TransactionOptions) -> Self {
-        let work = Work::new(engine, options.isolation == Isolation::Serializable);
+        let locker = options.locker(&engine);
+        Self::with_locker(engine, durability, options, locker)
+    }
+
+    fn with_locker(
+        engine: Engine,
+        durability: Durability,
+        options: TransactionOptions,
+        locker: Option<Locker>,
+    ) -> Self {
+        let work = Work::new(engine, options.isolation == Isolation::Serializable, locker);
         Self { durability, work }
     }
 
@@ -434,11 +495,23 @@ pub(crate) fn transact<T, E: From<Error>>(
     mut run: impl FnMut(&Transaction) -> Result<T, E>,
 ) -> Result<T, E> {
     let mut attempts = Attempts::new(engine.clone(), options.attempts);
+    attempts.locker = options.locker(engine);
     loop {
-        let transaction = Transaction::new(engine.clone(), durability, options);
-        let answer = run(&transaction)?;
-        if attempts.commit(transaction)? {
-            return Ok(answer);
+        let locker = attempts.locker.clone();
+        let transaction = Transaction::with_locker(engine.clone(), durability, options, locker);
+        match run(&transaction) {
+            Ok(answer) => {
+                if attempts.commit(transaction)? {
+                    return Ok(answer);
+                }
+            }
+            Err(error) => {
+                let may_go_on = transaction.work.in_deadlock();
+                drop(transaction);
+                if !may_go_on || attempts.failed().is_err() {
+                    return Err(error);
+                }
+            }
         }
     }
 }
@@ -459,8 +532,7 @@ impl Attempts {
             }
             committed => committed,
         };
-        // Nobody else waits for the disk.
-        self.end_way();
+        self.end();
         settle(self.engine(), committed?, durability)?;
         Ok(true)
     }

@@ -180,6 +180,19 @@ pub enum Error {
         /// How often it was tried: once, if the program commits it itself.
         attempts: u64,
     },
+    /// A transaction that locks what it uses (`TransactionOptions::pessimistic`) wanted something
+    /// that another one has locked, which waits for it in turn, or belongs to the same thread. It has no locks any more, and
+    /// has changed nothing.
+    ///
+    /// Run the whole transaction again, as `Db::transact` does by itself. If that has given up, have all transactions use
+    /// their keys in the same order.
+    #[error("tree {tree:?}: the transaction that has locked {} waits for this one", KeyText(key))]
+    Deadlock {
+        /// The tree's name.
+        tree: Box<str>,
+        /// The key; of a range, where it begins.
+        key: Vec<u8>,
+    },
     /// Another thread was in the way of each attempt at a part of this call: it held a page, or changed what had been
     /// looked at. This comes after ten minutes at the least, and no working program has met it. The part was not done. If
     /// other parts of a batch or a commit were, writes stop, and later ones return [`Poisoned`](Error::Poisoned).
@@ -496,6 +509,7 @@ impl Error {
             Error::Unsupported { .. } => -36,
             Error::InvalidOption { .. } => -37,
             Error::Invalid { .. } => -38,
+            Error::Deadlock { .. } => -39,
         }
     }
 

@@ -75,6 +75,10 @@ class Conflict(Error):
     attempts: int
 
 
+class Deadlock(Error):
+    """Two transactions that lock what they use have waited for each other. Those of Python lock nothing yet."""
+
+
 class Stuck(Error):
     """Other threads were in the way for ten minutes."""
 

@@ -4,13 +4,14 @@
 //! alive           the pool is open, in this process
 //! turn            the disk is not behind, or it is this thread's turn
 //! right of way    what has failed often because others wrote goes first
+//! locks           no transaction has locked its key (locks.rs)
 //! gate            nobody is alone: no snapshot is made, and no transaction validated (versions.rs)
 //! sound           no batch was cut off half way
 //! the operation   a tree takes it, and keeps for snapshots what it replaces (versions.rs)
 //! room            if there was none, dropped trees give theirs, and it is tried again
 //! ```
 //!
-//! The order matters: a writer waits for the right of way and for the disk while it holds nothing that a snapshot or a
+//! The order matters: a writer waits for the right of way, for locks and for the disk while it holds nothing that a snapshot or a
 //! transaction wants. Work in the background [enters](Store::enter) without giving way, and looks for no room, since it
 //! makes some.
 //!
@@ -39,6 +40,7 @@ use std::time::{Duration, Instant};
 
 use everleaf_pmem::sync::wait_timeout;
 
+use super::locks::Locks;
 use super::sync::{Mutex, MutexGuard, lock};
 use super::versions::Gate;
 use crate::{Error, Result};
@@ -51,6 +53,8 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn alive(&self) -> Result<()>;
 
     fn way(&self) -> &RightOfWay;
+
+    fn locks(&self) -> &Locks;
 
     fn gate(&self) -> &Gate;
 
@@ -83,10 +87,17 @@ pub(crate) trait Store: Send + Sync + 'static {
         self.alive()
     }
 
-    /// Admits an operation of a writer, which holds nothing.
+    /// Admits an operation of a writer, which holds nothing: on a key of a tree, if it knows which one.
     #[inline(always)]
-    fn admit<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
+    fn admit<T>(
+        &self,
+        key: Option<(usize, &[u8])>,
+        operation: impl Fn() -> Result<T>,
+    ) -> Result<T> {
         self.give_way()?;
+        if let Some((tree, key)) = key {
+            self.locks().give(tree, key);
+        }
         self.with_room(|| self.pass(&operation))
     }
 
@@ -96,6 +107,11 @@ pub(crate) trait Store: Send + Sync + 'static {
         self.turn()?;
         self.way().give();
         Ok(())
+    }
+
+    /// Whether a writer may wait for others before it begins.
+    fn may_give_way(&self) -> bool {
+        self.way().is_taken() || self.locks().are_held()
     }
 
     /// Runs an operation inside of the gate, while the pool is open, when it is this thread's turn.

@@ -24,6 +24,7 @@ use everleaf_tree::slots::{Circular, Sentinel, Strings};
 use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
 
 use super::admission::{RightOfWay, Store};
+use super::locks::Locks;
 use super::medium::{DbMedium, DbTree};
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
@@ -271,6 +272,11 @@ impl Store for DaxStore {
     #[inline(always)]
     fn way(&self) -> &RightOfWay {
         &self.store.way
+    }
+
+    #[inline(always)]
+    fn locks(&self) -> &Locks {
+        &self.store.locks
     }
 
     #[inline(always)]

@@ -13,6 +13,7 @@ use everleaf_tree::{FilePool, INDEX_ANCHOR, after_undo};
 
 use super::admission::{RightOfWay, Store};
 use super::forecast;
+use super::locks::Locks;
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
@@ -273,6 +274,11 @@ impl Store for FileStore {
     #[inline(always)]
     fn turn(&self) -> Result<()> {
         self.store.medium().turn()
+    }
+
+    #[inline(always)]
+    fn locks(&self) -> &Locks {
+        &self.store.locks
     }
 
     #[inline(always)]

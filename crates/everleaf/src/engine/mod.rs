@@ -7,6 +7,7 @@ mod dax;
 mod dropped;
 mod file;
 mod forecast;
+mod locks;
 mod medium;
 mod named_trees;
 mod open_tree;
@@ -30,6 +31,7 @@ use crate::{Compaction, Durability, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use admission::{RightOfWay, Way};
 pub(crate) use buffers::{Buffer, Buffers};
 pub(crate) use file::Place;
+pub(crate) use locks::{Locks, Place as LockPlace};
 pub(crate) use open_tree::{Alone, Change, TreeChanges, TreeHandle, ValueSource};
 pub(crate) use pool_tree::{Move, PoolTree, still};
 pub(crate) use versions::{Cut, KeyBefore, Versions};
@@ -105,6 +107,12 @@ impl Engine {
         on_medium!(self, on => on.way())
     }
 
+    /// What transactions have locked.
+    #[inline(always)]
+    pub fn locks(&self) -> &Locks {
+        on_medium!(self, on => on.locks())
+    }
+
     pub fn create_tree(&self, name: &str, durability: Durability) -> Result<PoolTree> {
         if let Some(tree) = self.find_tree(name, None)? {
             return Ok(tree);
@@ -176,6 +184,9 @@ impl Engine {
         on_medium!(self, on => {
             let store = &*on.store;
             store.give_way()?;
+            if store.locks().are_held() && alone.is_none_or(|alone| !alone.has_locked) {
+                give_keys(store.locks(), batch);
+            }
             store.with_room(|| store.commit(batch, alone))
         })
     }
@@ -388,6 +399,14 @@ impl Engine {
         };
         // A close in between makes what was read mean nothing.
         self.alive().map(|()| stats)
+    }
+}
+
+/// Waits for the locks of transactions that have a key of a batch.
+#[cold]
+fn give_keys(locks: &Locks, batch: &[TreeChanges<'_>]) {
+    for TreeChanges { tree, changes } in batch {
+        changes.iter().for_each(|change| locks.give(tree.id(), change.key));
     }
 }
 

@@ -22,6 +22,7 @@ use everleaf_tree::{INDEX_ANCHOR, NamedPages, Shares, TreeReport, after_undo, co
 use super::admission::RightOfWay;
 use super::buffers::Buffers;
 use super::dropped::{DroppedTrees, NAMELESS, nameless_key};
+use super::locks::Locks;
 use super::medium::{DbMedium, DbTree};
 use super::open_tree::OpenTree;
 use super::sync::{Mutex, MutexGuard, lock};
@@ -76,6 +77,8 @@ pub(crate) struct NamedTrees<M: DbMedium> {
     pub gate: Gate,
     /// Of what writers give way to before they pass the gate.
     pub way: RightOfWay,
+    /// What transactions have locked, which writers wait for, too, before the gate.
+    pub locks: Locks,
     /// Of who takes a name from a tree. Before the gate, and before `trees`.
     names: Mutex<()>,
     /// What snapshots see.
@@ -111,6 +114,7 @@ impl<M: DbMedium> NamedTrees<M> {
             read_only,
             gate: Gate::new(),
             way: RightOfWay::default(),
+            locks: Locks::default(),
             names: Mutex::default(),
             versions,
             buffers: Buffers::new(options.transaction_memory_bytes()),

@@ -383,6 +383,8 @@ pub(crate) struct Alone<'a> {
     pub validate: &'a dyn Fn() -> Result<()>,
     /// The moment that it has read at, if it has read anything.
     pub cut: Option<&'a Cut>,
+    /// Whether it has locked all that it writes.
+    pub has_locked: bool,
 }
 
 impl Alone<'_> {

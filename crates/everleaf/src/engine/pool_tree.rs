@@ -100,11 +100,9 @@ impl PoolTree {
     #[inline]
     pub fn may_wait(&self) -> bool {
         match self {
-            PoolTree::File(on) => {
-                on.store().way().is_taken() || on.pool.trees().medium().may_wait()
-            }
+            PoolTree::File(on) => on.store().may_give_way() || on.pool.trees().medium().may_wait(),
             #[cfg(feature = "dax")]
-            PoolTree::Dax(on) => on.store().way().is_taken(),
+            PoolTree::Dax(on) => on.store().may_give_way(),
         }
     }
 
@@ -241,15 +239,16 @@ impl PoolTree {
     }
 
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        on_medium!(self, on => on.store().admit(|| on.tree.set(key, value)))
+        on_medium!(self, on => on.store().admit(on.at(key), || on.tree.set(key, value)))
     }
 
     pub fn delete(&self, key: &[u8]) -> Result<()> {
-        on_medium!(self, on => on.store().admit(|| on.tree.delete(key)))
+        on_medium!(self, on => on.store().admit(on.at(key), || on.tree.delete(key)))
     }
 
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         on_medium!(self, on => on.write(
+            on.at(key),
             |tree| Ok(tree.put(key, value, Condition::Always)?.old),
             |tree, keeper| Ok(tree.put_keeping(keeper, key, value, Condition::Always)?.old),
         ))
@@ -257,6 +256,7 @@ impl PoolTree {
 
     pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         on_medium!(self, on => on.write(
+            on.at(key),
             |tree| Ok(tree.remove(key)?.old),
             |tree, keeper| Ok(tree.remove_keeping(keeper, key)?.old),
         ))
@@ -267,6 +267,7 @@ impl PoolTree {
         on_medium!(self, on => {
             on.expect_writable()?;
             on.store().way().give();
+            on.give(key);
             put_from(on.store(), &on.tree, key, source)
         })
     }
@@ -274,6 +275,7 @@ impl PoolTree {
     /// Puts a pair if its key is there, or if it is not; says whether it did.
     pub fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<bool> {
         on_medium!(self, on => on.write_alone(
+            on.at(key),
             |tree| Ok(tree.set(key, value, condition)?.epoch.is_some()),
             |tree, keeper| Ok(tree.set_keeping(keeper, key, value, condition)?.epoch.is_some()),
         ))
@@ -282,6 +284,7 @@ impl PoolTree {
     /// Changes a value if it is the expected one.
     pub fn swap(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<Swap> {
         on_medium!(self, on => on.write_alone(
+            on.at(key),
             |tree| tree.swap(key, expected, new),
             |tree, keeper| tree.swap_keeping(keeper, key, expected, new),
         ))
@@ -290,6 +293,7 @@ impl PoolTree {
     /// Removes the pair at one end.
     pub fn pop(&self, end: End) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         on_medium!(self, on => on.write_alone(
+            None,
             |tree| tree.pop(end),
             |tree, keeper| tree.pop_keeping(keeper, end),
         ))
@@ -353,6 +357,17 @@ impl<S: Reclaim> On<S> {
         &self.pool.store
     }
 
+    /// A key, and what all handles of the tree have in common.
+    #[inline(always)]
+    fn at<'k>(&self, key: &'k [u8]) -> Option<(usize, &'k [u8])> {
+        Some((Arc::as_ptr(&self.tree).addr(), key))
+    }
+
+    /// Waits while a transaction has locked a key.
+    fn give(&self, key: &[u8]) {
+        self.store().locks().give(Arc::as_ptr(&self.tree).addr(), key);
+    }
+
     /// The tree that has a name, or had it at a cut.
     pub fn find(pool: &Arc<Background<S>>, name: &str, cut: Option<&Cut>) -> Result<Option<Self>> {
         let trees = pool.trees();
@@ -382,14 +397,15 @@ impl<S: Reclaim> On<S> {
         read(self.store(), || self.tree.get(key))
     }
 
-    /// Writes; `keeping` if there is a cut that may need what it replaces.
+    /// Writes to a key, if it is known which one; `keeping` if there is a cut that may need what that replaces.
     #[inline]
     fn write<T>(
         &self,
+        key: Option<(usize, &[u8])>,
         plain: impl Fn(&DbTree<S::Medium>) -> Result<T>,
         keeping: impl Fn(&DbTree<S::Medium>, &ImageKeeper<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.store().admit(|| self.tree.write(&plain, &keeping))
+        self.store().admit(key, || self.tree.write(&plain, &keeping))
     }
 
     /// Refuses what would write, whether or not it would come to that.
@@ -401,11 +417,12 @@ impl<S: Reclaim> On<S> {
     /// Writes what depends on what is there.
     fn write_alone<T>(
         &self,
+        key: Option<(usize, &[u8])>,
         plain: impl Fn(&DbTree<S::Medium>) -> Result<T>,
         keeping: impl Fn(&DbTree<S::Medium>, &ImageKeeper<'_>) -> Result<T>,
     ) -> Result<T> {
         self.expect_writable()?;
-        self.write(plain, keeping)
+        self.write(key, plain, keeping)
     }
 
     /// Removes a range, the greatest key first, one by one. Looks at no large value: one may be damaged.
@@ -421,6 +438,7 @@ impl<S: Reclaim> On<S> {
             let (keys, next) = self.read(|tree| tree.keys_down((low, from), CHUNK_KEYS))?;
             for key in &keys {
                 removed += u64::from(self.write_alone(
+                    self.at(key),
                     |tree| Ok(tree.delete(key)?.old.is_some()),
                     |tree, keeper| Ok(tree.delete_keeping(keeper, key)?.old.is_some()),
                 )?);
@@ -449,7 +467,9 @@ impl<S: Reclaim> On<S> {
 
 impl On<FileStore> {
     fn fill_leaf(&self, pairs: &[(&[u8], &[u8])]) -> Result<usize> {
+        pairs.iter().for_each(|(key, _)| self.give(key));
         let filled = self.write(
+            None,
             |tree| tree.fill_leaf(None, pairs),
             |tree, keeper| tree.fill_leaf(Some(keeper), pairs),
         );

@@ -5,9 +5,9 @@ use std::ops::Bound;
 
 use everleaf_pmem::fallible;
 
-use super::reads::{Upto, behind};
 use super::work::Work;
 use crate::read_tree::read_cursor;
+use crate::spans::{Upto, behind};
 use crate::{AsBytes, Cursor, Result, Tree};
 
 /// What memory here is for.

@@ -6,12 +6,12 @@ use std::fmt;
 use everleaf_pmem::fallible;
 
 use super::cursor::TransactionCursor;
-use super::reads::Upto;
 use super::walk::{TransactionKeys, TransactionRange};
 use super::work::Work;
 use crate::cursor::Pair;
 use crate::range::OwnedBounds;
 use crate::read_tree::{copy_part, own_reads, sealed};
+use crate::spans::Upto;
 use crate::{AsBytes, KeyRange, ReadTree, Result, Tree};
 
 /// A [`Tree`] as a [`Transaction`](crate::Transaction) sees it, from [`Transaction::of`](crate::Transaction::of): for code that takes any

@@ -10,10 +10,10 @@ use std::ops::Bound;
 
 use everleaf_pmem::fallible;
 
-use super::reads::{Upto, behind};
 use super::work::Work;
 use crate::cursor::Pair;
 use crate::range::{Keys, OwnedBounds, Range};
+use crate::spans::{Upto, behind};
 use crate::{Error, ReadTree, Result, Tree};
 
 /// What memory here is for.

@@ -3,19 +3,20 @@
 //! A read is noted before its answer is given, and nothing is noted when something is dropped: what an iterator or a
 //! cursor has shown counts as read, whatever becomes of it afterwards. What cannot be noted is not shown.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::mem;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
-use super::reads::{Reads, Upto};
-use crate::engine::{Alone, Buffer, Change, Engine, TreeChanges, TreeHandle};
+use crate::engine::{Alone, Buffer, Change, Engine, LockPlace, TreeChanges, TreeHandle};
 use crate::limits::check_key;
 use crate::snapshot::KeysAt;
 use crate::sorted::{Bytes, Sorted};
+use crate::spans::{Spans, Upto};
 use crate::{Error, Result, Snapshot, SnapshotTree, Tree};
 
 /// What memory here is for.
@@ -36,6 +37,10 @@ pub(crate) struct Work {
     notes_reads: bool,
     /// The moment of the first read.
     cut: OnceCell<Snapshot>,
+    /// What it locks with, if it does. Those of one run share it.
+    locker: Option<Locker>,
+    /// Whether it has lost its locks to a deadlock.
+    in_deadlock: Cell<bool>,
     /// Not borrowed while something of the user's runs.
     state: RefCell<State>,
 }
@@ -52,7 +57,7 @@ struct State {
 struct TreeWork {
     tree: TreeHandle,
     name: Arc<str>,
-    reads: Reads,
+    reads: Spans,
     writes: Written,
     /// Bytes that the new values take.
     value_bytes: u64,
@@ -84,7 +89,7 @@ impl State {
                 let work = TreeWork {
                     tree: tree.on.tree(),
                     name: Arc::clone(&tree.name),
-                    reads: Reads::default(),
+                    reads: Spans::default(),
                     writes: Written::default(),
                     value_bytes: 0,
                 };
@@ -119,10 +124,32 @@ impl State {
 }
 
 impl Work {
-    pub fn new(engine: Engine, notes_reads: bool) -> Self {
-        let buffer = Buffer::new(engine.buffers());
-        let state = State { trees: Vec::new(), places: Vec::new(), buffer };
-        Self { engine, notes_reads, cut: OnceCell::new(), state: RefCell::new(state) }
+    pub fn new(engine: Engine, notes_reads: bool, locker: Option<Locker>) -> Self {
+        let mut buffer = Buffer::new(engine.buffers());
+        if let Some(locker) = &locker {
+            buffer.set(locker.begin());
+        }
+        let state = RefCell::new(State { trees: Vec::new(), places: Vec::new(), buffer });
+        let (cut, in_deadlock) = (OnceCell::new(), Cell::new(false));
+        Self { engine, notes_reads, cut, locker, in_deadlock, state }
+    }
+
+    /// Whether it has lost its locks to a deadlock, and said so.
+    pub fn in_deadlock(&self) -> bool {
+        self.in_deadlock.get()
+    }
+
+    /// Locks a place, if the transaction locks what it uses.
+    fn lock(&self, tree: &Tree, start: &[u8], upto: Upto<'_>) -> Result<()> {
+        let Some(locker) = &self.locker else { return Ok(()) };
+        // While it waits, nothing is borrowed.
+        self.state.borrow().buffer.admit(Spans::bytes_of(start, upto))?;
+        let place = LockPlace { tree: tree.on.id(), start, upto };
+        let locked = locker.lock(&tree.name, place);
+        self.in_deadlock.set(matches!(locked, Err(Error::Deadlock { .. })));
+        let buffer = &mut self.state.borrow_mut().buffer;
+        buffer.set(buffer.bytes() + locked?);
+        Ok(())
     }
 
     pub fn engine(&self) -> &Engine {
@@ -149,8 +176,9 @@ impl Work {
         if !self.notes_reads {
             return Ok(());
         }
+        self.lock(tree, start, upto)?;
         let mut state = self.state.borrow_mut();
-        state.buffer.admit(Reads::bytes_of(start, upto))?;
+        state.buffer.admit(Spans::bytes_of(start, upto))?;
         state.change(tree, |work| work.reads.add(start, upto))
     }
 
@@ -168,9 +196,9 @@ impl Work {
         }
         drop(state);
         tree.expect_of(&self.engine)?;
-        let tree_then = self.snapshot()?.keys_of(tree);
+        // If it waits for a lock, its moment comes after that.
         self.note(tree, key, Upto::Itself)?;
-        then(tree_then)
+        then(self.snapshot()?.keys_of(tree))
     }
 
     /// Shows what the transaction has written to a key between two bounds, the first or the last of them.
@@ -210,6 +238,7 @@ impl Work {
     /// Writes a value, or that there is none.
     pub fn write(&self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.expect_writable(tree, key)?;
+        self.lock(tree, key, Upto::Itself)?;
         let mut state = self.state.borrow_mut();
         let value_bytes = value.map_or(0, |value| taken(value.len()));
         let refused = state.buffer.admit(Written::ENTRY_BYTES + taken(key.len()) + value_bytes);
@@ -270,7 +299,8 @@ impl Work {
             Some(cut) => state.validate_writes(cut),
             None => Ok(()),
         };
-        let alone = Alone { validate: &validate, cut: cut.map(Snapshot::cut) };
+        let cut = cut.map(Snapshot::cut);
+        let alone = Alone { validate: &validate, cut, has_locked: self.locker.is_some() };
         let outcome = self.engine.commit(batch, Some(&alone));
         self.engine.versions().count_commit(&outcome);
         outcome.map(|()| true)
@@ -317,5 +347,53 @@ impl State {
             }
         }
         Ok(())
+    }
+}
+
+/// The locks of one transaction, in all its attempts, if it asks for them. They end when the last clone of this is dropped.
+#[derive(Clone)]
+pub(crate) struct Locker(Arc<Locking>);
+
+struct Locking {
+    engine: Engine,
+    id: u64,
+    /// How long the locks last, from the begin of an attempt on.
+    lasts: Duration,
+}
+
+impl Locker {
+    pub fn new(engine: &Engine, lasts: Duration) -> Self {
+        let id = engine.locks().new_owner();
+        Self(Arc::new(Locking { engine: engine.clone(), id, lasts }))
+    }
+
+    /// Something may last long, and not for ever.
+    fn until(&self) -> Instant {
+        const LONGEST: Duration = Duration::from_secs(1 << 30);
+        Instant::now() + self.0.lasts.min(LONGEST)
+    }
+
+    /// Another attempt begins, with the locks of those before. Says how much memory these take.
+    pub fn begin(&self) -> u64 {
+        self.0.engine.locks().renew(self.0.id, self.until())
+    }
+
+    /// Locks a place in the tree of this name, after others have ended that have a part of it. Says how much more memory
+    /// all locks take then.
+    ///
+    /// # Errors
+    /// Deadlock, if another one waits for this one: then nothing is locked any more. NoMemory.
+    pub fn lock(&self, name: &str, place: LockPlace<'_>) -> Result<u64> {
+        let locked = self.0.engine.locks().lock(self.0.id, self.until(), place)?;
+        locked.ok_or_else(|| Error::Deadlock { tree: name.into(), key: place.start.to_vec() })
+    }
+}
+
+impl Drop for Locking {
+    fn drop(&mut self) {
+        // In a fork another thread may have the list of them for ever.
+        if !matches!(self.engine.alive(), Err(Error::Forked)) {
+            self.engine.locks().end(self.id);
+        }
     }
 }

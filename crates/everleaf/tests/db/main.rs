@@ -30,6 +30,7 @@ mod keys;
 mod len;
 mod liveness;
 mod load;
+mod locks;
 mod many_trees;
 mod memory;
 mod names;

@@ -1,4 +1,5 @@
-//! What a transaction has read of one tree: keys and ranges, as a set of spans that neither meet nor overlap.
+//! Keys and ranges of one tree, as a set of spans that neither meet nor overlap: what a transaction has read, or has
+//! locked.
 //!
 //! Behind a key `k` comes `k` with a zero byte, and nothing lies between the two. So each bound is a place before some
 //! byte string, a key alone is a span, and spans that meet become one: a scan of any length is one span.
@@ -13,7 +14,7 @@ use crate::Result;
 use crate::sorted::{self, Sorted};
 
 /// What memory here is for.
-const READS: &str = "the reads of a transaction";
+const SPANS: &str = "what a transaction has read or locked";
 
 /// Where a span ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +35,9 @@ enum End {
     Last,
 }
 
-/// Spans that were read.
+/// The spans.
 #[derive(Debug, Default)]
-pub(crate) struct Reads {
+pub(crate) struct Spans {
     /// By where they begin.
     spans: Sorted<End>,
     /// Bytes that their ends take.
@@ -76,7 +77,7 @@ impl End {
     fn of(upto: Upto<'_>) -> Result<Self> {
         Ok(match upto {
             Upto::Itself => End::Itself,
-            Upto::Before(end) => End::Before(fallible::copy(end, READS)?),
+            Upto::Before(end) => End::Before(fallible::copy(end, SPANS)?),
             Upto::End => End::Last,
         })
     }
@@ -98,7 +99,7 @@ impl End {
         match (&mut *self, upto) {
             (End::Before(own), Upto::Before(end)) => {
                 own.clear();
-                fallible::append(own, end, READS)?;
+                fallible::append(own, end, SPANS)?;
             }
             (_, Upto::Itself) => *self = End::Before(behind(start)?),
             (_, upto) => *self = End::of(upto)?,
@@ -109,10 +110,10 @@ impl End {
 
 /// The place behind a key.
 pub(crate) fn behind(key: &[u8]) -> Result<Vec<u8>> {
-    sorted::behind(key, READS)
+    sorted::behind(key, SPANS)
 }
 
-impl Reads {
+impl Spans {
     /// What they take of memory.
     pub fn bytes(&self) -> u64 {
         self.spans.bytes() + self.end_bytes
@@ -139,7 +140,7 @@ impl Reads {
             let meets = above.is_some_and(|(next, _)| end_to(start, upto, next) != Ordering::Less);
             let end = End::of(upto)?;
             let bytes = end.bytes();
-            self.spans.insert(place, start, end, READS)?;
+            self.spans.insert(place, start, end, SPANS)?;
             self.end_bytes += bytes;
             return if meets { self.join(start) } else { Ok(()) };
         }
@@ -151,7 +152,7 @@ impl Reads {
         self.end_bytes -= end.bytes();
         let set = end.set(start, upto);
         if set.is_err() {
-            // It is not known any more where it ended: more is read than was.
+            // It is not known any more where it ended: it holds more than it should.
             *end = End::Last;
         }
         self.end_bytes += end.bytes();
@@ -164,12 +165,12 @@ impl Reads {
         loop {
             let next = self.spans.range(Bound::Excluded(start), Bound::Unbounded).next();
             let Some((next, _)) = next else { return Ok(()) };
-            let next = fallible::copy(next, READS)?;
+            let next = fallible::copy(next, SPANS)?;
             let (first, end) = self.spans.at_or_before(start).expect("it was just added");
             if end_to(first, end.upto(), &next) == Ordering::Less {
                 return Ok(());
             }
-            let first = fallible::copy(first, READS)?;
+            let first = fallible::copy(first, SPANS)?;
             let of_next = self.spans.remove(&next).expect("it was just there");
             self.end_bytes -= of_next.bytes();
             let (_, end) = self.spans.at_or_before(start).expect("it was just there");
@@ -183,6 +184,17 @@ impl Reads {
                 set?;
             }
         }
+    }
+
+    /// Whether a span has a part of what lies from `start` on.
+    pub fn meets(&self, start: &[u8], upto: Upto<'_>) -> bool {
+        let below = self.spans.range(Bound::Unbounded, Bound::Included(start)).next_back();
+        let above = self.spans.range(Bound::Excluded(start), Bound::Unbounded).next();
+        let is_behind = |(first, end): (_, &End)| end_to(first, end.upto(), start).is_gt();
+        let is_some = end_to(start, upto, start).is_gt();
+        is_some
+            && (below.is_some_and(is_behind)
+                || above.is_some_and(|(next, _)| end_to(start, upto, next).is_gt()))
     }
 
     /// All spans in order, disjoint.
@@ -220,7 +232,7 @@ mod tests {
         let places = places();
         for seed in 0..200 {
             let mut rng = Rng(seed);
-            let (mut reads, mut added) = (Reads::default(), BTreeSet::new());
+            let (mut reads, mut added) = (Spans::default(), BTreeSet::new());
             for _ in 0..rng.below(30) {
                 let pick = |rng: &mut Rng| &places[rng.below(places.len() as u64) as usize][..];
                 let (a, b) = (pick(&mut rng), pick(&mut rng));
@@ -232,6 +244,12 @@ mod tests {
                 };
                 reads.add(a, upto).expect("memory");
                 added.extend(places.iter().filter(|key| holds(a, upto, key)));
+                let met = pick(&mut rng);
+                for upto in [Upto::Itself, Upto::Before(met), Upto::Before(a), Upto::End] {
+                    let is_met = added.iter().any(|key| holds(met.min(a), upto, key));
+                    // Where places differ by more than these three bytes, there may be a key in between.
+                    assert!(!is_met || reads.meets(met.min(a), upto), "seed {seed}");
+                }
                 let spans: Vec<_> = reads.iter().collect();
                 for key in &places {
                     let found = spans.iter().any(|(start, upto)| holds(start, *upto, key));
@@ -254,7 +272,7 @@ mod tests {
     #[test]
     fn a_scan_in_either_direction_is_one_span() {
         for up in [true, false] {
-            let mut reads = Reads::default();
+            let mut reads = Spans::default();
             for i in 0..1000_u32 {
                 let key = |n: u32| n.to_be_bytes();
                 let (from, to) = if up { (i, i + 1) } else { (1000 - i, 1001 - i) };
