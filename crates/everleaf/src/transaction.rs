@@ -132,6 +132,7 @@ impl TransactionOptions {
         self
     }
 
+    #[inline]
     fn locker(self, engine: &Engine) -> Option<Locker> {
         self.locks.map(|lasts| Locker::new(engine, lasts))
     }
@@ -226,6 +227,7 @@ impl Transaction {
         Self::with_locker(engine, durability, options, locker)
     }
 
+    #[inline(always)]
     fn with_locker(
         engine: Engine,
         durability: Durability,

@@ -467,7 +467,9 @@ impl<S: Reclaim> On<S> {
 
 impl On<FileStore> {
     fn fill_leaf(&self, pairs: &[(&[u8], &[u8])]) -> Result<usize> {
-        pairs.iter().for_each(|(key, _)| self.give(key));
+        if self.store().locks().are_held() {
+            pairs.iter().for_each(|(key, _)| self.give(key));
+        }
         let filled = self.write(
             None,
             |tree| tree.fill_leaf(None, pairs),

@@ -127,6 +127,7 @@ impl Work {
     pub fn new(engine: Engine, notes_reads: bool, locker: Option<Locker>) -> Self {
         let mut buffer = Buffer::new(engine.buffers());
         if let Some(locker) = &locker {
+            // Those of earlier attempts.
             buffer.set(locker.begin());
         }
         let state = RefCell::new(State { trees: Vec::new(), places: Vec::new(), buffer });
@@ -140,8 +141,17 @@ impl Work {
     }
 
     /// Locks a place, if the transaction locks what it uses.
+    #[inline(always)]
     fn lock(&self, tree: &Tree, start: &[u8], upto: Upto<'_>) -> Result<()> {
-        let Some(locker) = &self.locker else { return Ok(()) };
+        match &self.locker {
+            Some(locker) => self.lock_by(locker, tree, start, upto),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_by(&self, locker: &Locker, tree: &Tree, start: &[u8], upto: Upto<'_>) -> Result<()> {
         // While it waits, nothing is borrowed.
         self.state.borrow().buffer.admit(Spans::bytes_of(start, upto))?;
         let place = LockPlace { tree: tree.on.id(), start, upto };
@@ -375,7 +385,10 @@ impl Locker {
 
     /// Another attempt begins, with the locks of those before. Says how much memory these take.
     pub fn begin(&self) -> u64 {
-        self.0.engine.locks().renew(self.0.id, self.until())
+        match self.0.is_of_another_process() {
+            false => self.0.engine.locks().renew(self.0.id, self.until()),
+            true => 0,
+        }
     }
 
     /// Locks a place in the tree of this name, after others have ended that have a part of it. Says how much more memory
@@ -384,15 +397,24 @@ impl Locker {
     /// # Errors
     /// Deadlock, if another one waits for this one: then nothing is locked any more. NoMemory.
     pub fn lock(&self, name: &str, place: LockPlace<'_>) -> Result<u64> {
+        if self.0.is_of_another_process() {
+            return Err(Error::Forked);
+        }
         let locked = self.0.engine.locks().lock(self.0.id, self.until(), place)?;
         locked.ok_or_else(|| Error::Deadlock { tree: name.into(), key: place.start.to_vec() })
     }
 }
 
+impl Locking {
+    /// After a fork another thread may have the list of locks for ever.
+    fn is_of_another_process(&self) -> bool {
+        matches!(self.engine.alive(), Err(Error::Forked))
+    }
+}
+
 impl Drop for Locking {
     fn drop(&mut self) {
-        // In a fork another thread may have the list of them for ever.
-        if !matches!(self.engine.alive(), Err(Error::Forked)) {
+        if !self.is_of_another_process() {
             self.engine.locks().end(self.id);
         }
     }

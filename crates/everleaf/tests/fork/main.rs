@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use everleaf::{Db, Error, Options, Result, Storage, Tree};
+use everleaf::{Db, Error, Options, Result, Storage, Transaction, TransactionOptions, Tree};
 use tempfile::TempDir;
 
 mod child;
@@ -28,6 +29,10 @@ fn forked<T>(what: &str, answer: Result<T>) {
     }
 }
 
+fn locking() -> TransactionOptions {
+    TransactionOptions::new().pessimistic(Duration::from_secs(1))
+}
+
 /// Calls everything; each call answers that it is another process's.
 fn call_all(db: &Db, tree: &Tree) {
     forked("insert", tree.insert("k", "child"));
@@ -47,6 +52,10 @@ fn call_all(db: &Db, tree: &Tree) {
         (0..n).for_each(|i| batch.put(tree, format!("k{i}"), "child").expect("within limits"));
         forked("batch", batch.commit());
     }
+    let tx = db.begin_with(locking());
+    forked("a transaction's get", tx.get(tree, "k"));
+    forked("a transaction's put", tx.put(tree, "k", "child"));
+    drop(tx);
     forked("tree", db.tree("new"));
     forked("tree", db.tree("t"));
     forked("open_tree", db.open_tree("t"));
@@ -167,7 +176,8 @@ fn a_child_that_was_forked_amid_writes_is_refused_at_once() {
                             break;
                         }
                         let key = |n: u64| ((part << 32) + n % 5000).to_be_bytes();
-                        tree.insert(key(n), "parent").expect("room");
+                        let put = |tx: &Transaction| tx.put(tree, key(n), "parent");
+                        db.transact_with(locking(), put).expect("room");
                         if n % 50 == 0 {
                             let mut batch = db.batch();
                             batch.put(tree, key(n), "parent").expect("within limits");
