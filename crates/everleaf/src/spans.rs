@@ -244,16 +244,19 @@ mod tests {
                 };
                 reads.add(a, upto).expect("memory");
                 added.extend(places.iter().filter(|key| holds(a, upto, key)));
-                let met = pick(&mut rng);
-                for upto in [Upto::Itself, Upto::Before(met), Upto::Before(a), Upto::End] {
-                    let is_met = added.iter().any(|key| holds(met.min(a), upto, key));
-                    // Where places differ by more than these three bytes, there may be a key in between.
-                    assert!(!is_met || reads.meets(met.min(a), upto), "seed {seed}");
-                }
                 let spans: Vec<_> = reads.iter().collect();
                 for key in &places {
                     let found = spans.iter().any(|(start, upto)| holds(start, *upto, key));
                     assert_eq!(found, added.contains(key), "seed {seed}: {key:?} in {spans:?}");
+                }
+                let (from, to) = (pick(&mut rng), pick(&mut rng));
+                for upto in [Upto::Itself, Upto::Before(to), Upto::End] {
+                    let is_some = end_to(from, upto, from).is_gt();
+                    let meets = spans.iter().any(|(start, of)| {
+                        end_to(from, upto, start).is_gt() && end_to(start, *of, from).is_gt()
+                    });
+                    let expected = is_some && meets;
+                    assert_eq!(reads.meets(from, upto), expected, "seed {seed}: {from:?} {upto:?}");
                 }
                 for two in spans.windows(2) {
                     let gap = end_to(two[0].0, two[0].1, two[1].0);
