@@ -149,12 +149,12 @@ impl Locks {
     }
 
     /// Locks a place for a transaction, whose first lock this may be, after others have ended that have a part of it. Says
-    /// how much more memory all its locks take then; `None` if another one waits for this one: then it has no locks any
-    /// more.
+    /// how much memory all its locks took before, and how much they take now, which may be less; `None` if another one
+    /// waits for this one: then it has no locks any more.
     ///
     /// # Errors
     /// NoMemory.
-    pub fn lock(&self, id: u64, until: Instant, place: Place<'_>) -> Result<Option<u64>> {
+    pub fn lock(&self, id: u64, until: Instant, place: Place<'_>) -> Result<Option<(u64, u64)>> {
         let me = std::thread::current().id();
         let mut owners = lock(&self.owners);
         if owners.iter().all(|owner| owner.id != id) {
@@ -177,7 +177,7 @@ impl Locks {
                 own.thread = me;
                 let before = own.bytes();
                 own.add(place)?;
-                return Ok(Some(own.bytes() - before));
+                return Ok(Some((before, own.bytes())));
             };
             owners = wait_timeout(&self.ended, &self.owners, owners, most);
         }

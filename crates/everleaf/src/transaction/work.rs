@@ -158,7 +158,8 @@ impl Work {
         let locked = locker.lock(&tree.name, place);
         self.in_deadlock.set(matches!(locked, Err(Error::Deadlock { .. })));
         let buffer = &mut self.state.borrow_mut().buffer;
-        buffer.set(buffer.bytes() + locked?);
+        let (before, after) = locked?;
+        buffer.set(buffer.bytes() + after - before);
         Ok(())
     }
 
@@ -391,12 +392,12 @@ impl Locker {
         }
     }
 
-    /// Locks a place in the tree of this name, after others have ended that have a part of it. Says how much more memory
-    /// all locks take then.
+    /// Locks a place in the tree of this name, after others have ended that have a part of it. Says how much memory
+    /// all locks took before, and take now.
     ///
     /// # Errors
     /// Deadlock, if another one waits for this one: then nothing is locked any more. NoMemory.
-    pub fn lock(&self, name: &str, place: LockPlace<'_>) -> Result<u64> {
+    pub fn lock(&self, name: &str, place: LockPlace<'_>) -> Result<(u64, u64)> {
         if self.0.is_of_another_process() {
             return Err(Error::Forked);
         }

@@ -386,5 +386,12 @@ fn locks_count_as_memory_of_their_transaction() {
     assert!((free / 3..=2 * free / 3).contains(&locked), "{locked} of {free}");
     assert!(db.stats().expect("open").transaction_bytes > 32 << 10);
     drop(tx);
+    // A range is one lock, of which now more is kept and now less.
+    (0..200u32).for_each(|n| tree.put([7; 40].map(|b| b + n as u8), "v").expect("room"));
+    let tx = db.begin_with(locking(LONG));
+    assert_eq!(tx.iter(&tree).count(), 200);
+    assert_eq!(tx.iter(&tree).rev().count(), 200);
+    assert!(db.stats().expect("open").transaction_bytes < 4 << 10);
+    drop(tx);
     assert_eq!(db.stats().expect("open").transaction_bytes, 0);
 }
