@@ -243,8 +243,12 @@ fn a_deadlock_at_each_attempt_is_said_in_the_end() {
     });
     assert!(matches!(inner, Err(Error::Deadlock { .. })), "{inner:?}");
     assert_eq!(runs, 3);
+    let inner = db.begin_with(locking(LONG));
+    inner.get(&tree, "b").expect("free");
+    assert!(matches!(inner.get(&tree, "a"), Err(Error::Deadlock { .. })));
     // It has no locks any more, and its own thread is in nobody's way.
     put_beside(&tree, "b", "1");
+    drop(inner);
     tree.put("a", "1").expect("its own");
     outer.put(&tree, "c", "1").expect("memory");
     assert!(matches!(outer.commit(), Err(Error::Conflict { .. })), "it has read what changed");
