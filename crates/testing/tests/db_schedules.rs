@@ -6,7 +6,7 @@
 //! threads switch would be in all that is built beside them.
 
 #[path = "../../everleaf/tests/histories/mod.rs"]
-#[allow(dead_code, reason = "these threads are not scheduled")]
+#[allow(dead_code, unused_imports, reason = "these threads are not scheduled")]
 mod histories;
 
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use everleaf_crash_check::schedule::{Job, Policy, Ran, Scheduler};
 use everleaf_file::io::SimIo;
 use everleaf_pmem::schedule::set_number;
 use everleaf_testing::{seed, times};
-use histories::{History, Plan, Runner};
+use histories::{History, Kind, Plan, Runner, left};
 
 /// Schedules of each kind, unless the environment says otherwise.
 const SCHEDULES: u64 = 20_000;
@@ -46,7 +46,7 @@ fn schedule(scheduler: &mut Scheduler, plan: Plan, seed: u64) -> Result<(History
     let policy = Policy { seed, preemptions: 6, horizon: 1000, writes: 300, ..Policy::default() };
     let ran = scheduler.run(&policy, jobs).map_err(|failed| failed.to_string())?;
     let done = std::mem::take(&mut *done.lock().expect("nobody panics with it"));
-    let history = History::of(&db, done);
+    let history = left(&db, done);
     let stats = db.stats().expect("open");
     if (stats.snapshots, stats.snapshot_bytes) != (0, 0) {
         return Err(format!("left are {} snapshots: {} B", stats.snapshots, stats.snapshot_bytes));
@@ -74,28 +74,48 @@ fn every_schedule(plan: Plan, judge: impl Fn(&History) -> Vec<String>) {
     assert!(one.is_some() || conflicts > n / 10, "{conflicts}: nobody was in anybody's way");
 }
 
+/// As many lists as threads.
+fn lists(isolation: Isolation, threads: u64) -> Plan {
+    Plan { isolation, threads, keys: threads, kinds: &[Kind::Lists] }
+}
+
 #[test]
 fn transactions_of_two_threads_are_serializable() {
-    let plan = Plan { isolation: Isolation::Serializable, threads: 2, keys: 2 };
+    let plan = lists(Isolation::Serializable, 2);
     every_schedule(plan, |history| history.anomalies(Isolation::Serializable));
 }
 
 #[test]
 fn transactions_of_three_threads_are_serializable() {
-    let plan = Plan { isolation: Isolation::Serializable, threads: 3, keys: 3 };
+    let plan = lists(Isolation::Serializable, 3);
     every_schedule(plan, |history| history.anomalies(Isolation::Serializable));
 }
 
 #[test]
 fn snapshot_isolation_allows_nothing_but_write_skew() {
-    let plan = Plan { isolation: Isolation::Snapshot, threads: 3, keys: 3 };
+    let plan = lists(Isolation::Snapshot, 3);
     every_schedule(plan, |history| history.anomalies(Isolation::Snapshot));
+}
+
+/// A fork takes two writers and two readers.
+#[test]
+fn no_reader_of_several_trees_sees_a_fork() {
+    let (isolation, kinds) = (Isolation::Serializable, &[Kind::Forks]);
+    let plan = Plan { isolation, threads: 4, keys: 1, kinds };
+    every_schedule(plan, |history| history.anomalies(Isolation::Serializable));
+}
+
+#[test]
+fn what_pops_and_removes_ranges_is_no_phantom() {
+    let (isolation, kinds) = (Isolation::Serializable, &[Kind::Queue]);
+    let plan = Plan { isolation, threads: 3, keys: 1, kinds };
+    every_schedule(plan, |history| history.anomalies(Isolation::Serializable));
 }
 
 /// Write skew is what schedules find where it is allowed; and the same seed finds it again.
 #[test]
 fn a_write_skew_is_found_and_found_again() {
-    let plan = Plan { isolation: Isolation::Snapshot, threads: 2, keys: 2 };
+    let plan = lists(Isolation::Snapshot, 2);
     let mut scheduler = Scheduler::new(2);
     let mut skewed = |seed: &u64| {
         let (history, ran) = schedule(&mut scheduler, plan, *seed).expect("it runs");

@@ -5,11 +5,13 @@
 #[path = "../cut/mod.rs"]
 mod cut;
 #[path = "../histories/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "no thread is scheduled")]
 mod histories;
 #[path = "../readers/mod.rs"]
 mod readers;
 
 mod abandon;
+mod anomalies;
 mod at_the_compiler;
 mod attempts;
 mod backup;
