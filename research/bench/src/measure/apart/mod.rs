@@ -1,5 +1,6 @@
 //! What snapshots and transactions cost: a ledger, a queue, reads beside a snapshot, small transactions.
 
+mod moments;
 mod own;
 mod transactions;
 mod work;
@@ -30,7 +31,7 @@ impl Measure for Apart {
         let dir = tempfile::tempdir_in(&context.scratch)?;
         match self.task {
             Task::Ledger | Task::Mixed => transactions::run(self, dir.path(), context.seed),
-            Task::Queue | Task::Snapshot => own::run(self, dir.path(), context.seed),
+            _ => own::run(self, dir.path(), context.seed),
         }
     }
 }
@@ -67,5 +68,21 @@ mod tests {
         let figures = run("apart", &text("everleaf", "queue"));
         assert!(of(&figures, "claim_p999_ns") > 0.0);
         run("apart", &text("everleaf", "snapshot"));
+    }
+
+    #[test]
+    fn walks_and_waits_have_figures_for_each_thing_that_is_done() {
+        let text = |task| {
+            format!("system = 'everleaf'\ntask = '{task}'\nkeys = 500\nops = 2\nthreads = 2")
+        };
+        let metrics: [(&str, &[&str]); 3] = [
+            ("cursors", &["nothing_then_ns", "one_tree_ns", "hundredth_then_ns", "all_then_ns"]),
+            ("iterators", &["alone_ns", "beside_ns"]),
+            ("waits", &["snapshot_max_ns", "len_max_ns", "transaction_max_ns"]),
+        ];
+        for (task, metrics) in metrics {
+            let figures = run("apart", &text(task));
+            assert!(metrics.iter().all(|metric| of(&figures, metric) > 0.0), "{figures:?}");
+        }
     }
 }

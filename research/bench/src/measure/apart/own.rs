@@ -1,4 +1,4 @@
-//! What only Everleaf does: claims from a queue, and reads beside a snapshot.
+//! What only Everleaf does: claims from a queue, reads beside a snapshot, and what is at a moment.
 
 use std::path::Path;
 use std::time::Instant;
@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use everleaf::{Db, Tree};
 
+use super::moments;
 use super::work::{Apart, Task, WEALTH, key};
 use crate::clock::Times;
 use crate::keys::seeded;
@@ -23,9 +24,15 @@ pub fn run(work: &Apart, dir: &Path, seed: u64) -> Result<Figures> {
     let db = Db::open(dir.join("p.ever"))?;
     let tree = db.tree("t")?;
     let run = Run { work, db: &db, tree: &tree, seed };
-    run.load()?;
+    match work.task {
+        Task::Queue | Task::Snapshot => run.load()?,
+        _ => work.change(&tree, work.keys)?,
+    }
     let figures = match work.task {
         Task::Queue => run.queue(),
+        Task::Cursors => moments::cursors(work, &db, &tree),
+        Task::Iterators => moments::iterators(work, &db, &tree),
+        Task::Waits => moments::waits(work, &db, &tree, seed),
         _ => run.snapshot(),
     }?;
     drop(tree);

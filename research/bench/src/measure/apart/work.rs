@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use anyhow::Result;
+use everleaf::Tree;
 use serde::Deserialize;
 
 use crate::clock::Times;
@@ -24,6 +25,12 @@ pub enum Task {
     Snapshot,
     /// As many reads as updates, some in each transaction.
     Mixed,
+    /// Walks of a tree's cursor and of a snapshot's, by what has changed.
+    Cursors,
+    /// Walks of a new transaction's iterator, also beside an older snapshot.
+    Iterators,
+    /// Snapshots, lengths and transactions that only read, beside writers.
+    Waits,
 }
 
 impl Task {
@@ -43,7 +50,8 @@ pub struct Apart {
     pub task: Task,
     /// Pairs at the beginning.
     pub keys: u64,
-    /// Operations of each thread: transfers, claims, reads, transactions.
+    /// Operations of each thread: transfers, claims, reads, transactions. Walks; or how often each of those that wait
+    /// is done, while threads write.
     pub ops: u64,
     /// Threads that do it at once.
     #[serde(default = "one")]
@@ -51,6 +59,13 @@ pub struct Apart {
     /// Reads and updates of a transaction.
     #[serde(default = "one")]
     pub per_transaction: u64,
+    /// Length of the values of cursors, iterators and waits.
+    #[serde(default = "sixteen")]
+    pub value_bytes: usize,
+}
+
+fn sixteen() -> usize {
+    16
 }
 
 /// The key of a number.
@@ -62,6 +77,15 @@ impl Apart {
     /// Operations of all threads.
     pub fn all_ops(&self) -> u64 {
         self.ops * self.threads
+    }
+
+    /// Gives so many keys, which lie all over the tree, a value of the same length.
+    pub fn change(&self, tree: &Tree, keys: u64) -> Result<()> {
+        let value = vec![1; self.value_bytes];
+        for n in 0..keys {
+            tree.put(key(n * self.keys / keys), &value)?;
+        }
+        Ok(())
     }
 
     /// Runs something on all threads, each with what `begin` has made for it; says what each operation took,
