@@ -405,7 +405,7 @@ impl Runner {
                 step.seen.range(all.start..end, first.as_slice());
                 match first {
                     Some((n, entries)) if what == 1 => {
-                        assert!(step.tx.remove(&queue, key(n))?.is_some());
+                        step.tx.delete(&queue, key(n))?;
                         step.seen.take(n, entries);
                     }
                     // Before the first one.
@@ -422,9 +422,8 @@ impl Runner {
                 step.seen.range(range.clone(), &found);
                 match (what, found.first().cloned()) {
                     (2, Some(_)) => {
-                        let removed =
-                            step.tx.remove_range(&queue, key(range.start)..key(range.end))?;
-                        assert_eq!(removed, found.len() as u64, "it reads at one moment");
+                        // Whether that was all that it found is for the checker to say.
+                        step.tx.remove_range(&queue, key(range.start)..key(range.end))?;
                         found.into_iter().for_each(|(n, list)| step.seen.take(n, list));
                     }
                     (3, Some((n, entries))) => step.append(&queue, n, entries)?,
