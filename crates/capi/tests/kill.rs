@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use db::Db;
-use everleaf_testing::{Rng, count, seed_or};
+use everleaf_testing::{Rng, count, seed_or, vecs};
 use tools::{Library, folder, is_there, run, source};
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -55,7 +55,7 @@ fn pairs(pool: &Path) -> Pairs {
     let damages = db.check().expect("a check");
     assert!(damages.is_empty(), "{damages:?}");
     let tree = db.open_tree("pairs").expect("a lookup");
-    let all = tree.map(|tree| tree.range(..).map(|pair| pair.expect("a pair")).collect());
+    let all = tree.map(|tree| tree.range(..).map(|pair| vecs(pair.expect("a pair"))).collect());
     db.close().expect("a close");
     all.unwrap_or_default()
 }

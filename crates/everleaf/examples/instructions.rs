@@ -150,6 +150,41 @@ fn db_scan_all(tree: &Tree, n: usize) -> Result<usize> {
     Ok(seen)
 }
 
+/// Short ranges of pairs of 16 + 100 bytes.
+#[inline(never)]
+fn db_scan_long(tree: &Tree, from: &[u64]) -> Result<usize> {
+    let mut n = 0;
+    for key in from {
+        for pair in tree.range(long_key(*key)..).take(SHORT) {
+            n += black_box(pair?).0.len() / 16;
+        }
+    }
+    Ok(n)
+}
+
+/// The same, all of whose pairs are kept until the next one.
+#[inline(never)]
+fn db_scan_kept(tree: &Tree, from: &[u64]) -> Result<usize> {
+    let mut n = 0;
+    for key in from {
+        let pairs: everleaf::Result<Vec<_>> = tree.range(long_key(*key)..).take(SHORT).collect();
+        n += black_box(pairs?).len();
+    }
+    Ok(n)
+}
+
+/// Short ranges of URLs.
+#[inline(never)]
+fn db_scan_urls(tree: &Tree, from: &[u64]) -> Result<usize> {
+    let mut n = 0;
+    for key in from {
+        for pair in tree.range(url(*key)..).take(SHORT) {
+            n += black_box(pair?).1.len() / 8;
+        }
+    }
+    Ok(n)
+}
+
 #[inline(never)]
 fn db_get_with(tree: &Tree, keys: &[u64]) -> Result<()> {
     for key in keys {
@@ -158,6 +193,37 @@ fn db_get_with(tree: &Tree, keys: &[u64]) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+#[inline(never)]
+fn db_get_long(tree: &Tree, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(tree.get(long_key(*key))?);
+    }
+    Ok(())
+}
+
+fn long_key(key: u64) -> [u8; 16] {
+    (u128::from(key) << 64).to_be_bytes()
+}
+
+fn url(key: u64) -> String {
+    format!("https://www.example.com/{:03x}/articles/{key:016x}.html", key >> 52)
+}
+
+/// Pairs that are not as short as the others.
+fn long(db: &Db, keys: &mut Keys) -> Result<()> {
+    let (tree, urls) = (db.tree("long")?, db.tree("urls")?);
+    for key in &keys.all {
+        tree.put(long_key(*key), [7; 100])?;
+        urls.put(url(*key), key.to_le_bytes())?;
+    }
+    db.sync()?;
+    let from = middle(keys);
+    assert_eq!(db_scan_long(&tree, &from)?, OPERATIONS);
+    assert_eq!(db_scan_kept(&tree, &from)?, OPERATIONS);
+    assert_eq!(db_scan_urls(&urls, &from)?, OPERATIONS);
+    db_get_long(&tree, &keys.some(OPERATIONS))
 }
 
 /// Looks at the pair of a cursor; returns whether there is one.
@@ -330,6 +396,7 @@ fn db(path: &Path) -> Result<()> {
     db.sync()?;
     db_batch(&db, &tree, &keys.all[FILL..])?;
     past(&db, &tree, &keys.all)?;
+    long(&db, &mut keys)?;
     db.close()?;
     Ok(())
 }

@@ -158,7 +158,8 @@ pub fn run(path: &Path) -> Result<()> {
         let id: u64 = keys::decode(id)?;
         expected.extend(words(str::from_utf8(&text)?).keys().map(|word| keys::encode((word, id))));
     }
-    let stored = search.postings.iter().map(|pair| Ok(pair?.0)).collect::<Result<BTreeSet<_>>>()?;
+    let stored =
+        search.postings.iter().map(|pair| Ok(pair?.0.into())).collect::<Result<BTreeSet<_>>>()?;
     assert_eq!(stored, expected);
     writeln!(stdout(), "{} documents, {} postings", search.documents.iter().count(), stored.len())?;
     Ok(search.db.close()?)

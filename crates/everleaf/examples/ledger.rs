@@ -76,7 +76,7 @@ impl Ledger {
     fn sum(&self) -> Result<i64> {
         let mut sum = 0;
         for pair in &self.db.snapshot()?.of(&self.accounts)? {
-            sum += i64::from_le_bytes(pair?.1.as_slice().try_into()?);
+            sum += i64::from_le_bytes(pair?.1.try_into()?);
         }
         Ok(sum)
     }

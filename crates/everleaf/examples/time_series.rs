@@ -62,13 +62,13 @@ impl Series {
         self.points.range(range).map(|pair| {
             let (key, value) = pair?;
             let (_, time): (String, i64) = keys::decode(key)?;
-            Ok((time, f64::from_le_bytes(value.as_slice().try_into()?)))
+            Ok((time, f64::from_le_bytes(value.try_into()?)))
         })
     }
 
     /// All sensors.
     fn sensors(&self) -> Result<Vec<String>> {
-        self.latest.iter().map(|pair| Ok(String::from_utf8(pair?.0)?)).collect()
+        self.latest.iter().map(|pair| Ok(String::from_utf8(pair?.0.into())?)).collect()
     }
 
     /// Removes all points that are older than `limit`; returns how many. One batch would hold them all

@@ -5,15 +5,20 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use everleaf_pmem::{Retries, fallible};
+use everleaf_pmem::Retries;
 use everleaf_tree::blink;
 use everleaf_tree::blink::Stepped;
 
+use crate::bytes::{PART_MAX, SHORT_MAX, TAKEN_MIN};
 use crate::engine::{Cut, Move, PoolTree};
-use crate::{AsBytes, Result};
+use crate::{AsBytes, Bytes, Result};
 
 /// A key and its value.
-pub type Pair = (Vec<u8>, Vec<u8>);
+pub type Pair = (Bytes, Bytes);
+
+/// What memory here is for.
+const KEY: &str = "a key";
+const VALUE: &str = "a value";
 
 /// The tree that cursors go through.
 #[derive(Clone)]
@@ -69,23 +74,72 @@ impl Source {
         is_there
     }
 
-    /// The pair that a cursor has.
+    /// The pair that a cursor has, for who is given others, too: long strings share memory.
     #[inline]
     pub fn take_pair(&self, at: &mut blink::Cursor) -> Result<Option<Pair>> {
-        let Some(key) = at.key() else { return Ok(None) };
-        let key = fallible::copy(key, "a key")?;
-        Ok(match at.value() {
-            None => None,
-            Some(value) if value.len() < LARGE => Some((key, fallible::copy(value, "a value")?)),
-            Some(_) => self.take_large(at)?.map(|value| (key, value)),
-        })
+        let Some((key, value)) = at.pair() else { return Ok(None) };
+        match key.len() <= SHORT_MAX && value.len() <= SHORT_MAX {
+            true => Ok(Some((Bytes::short(key), Bytes::short(value)))),
+            false => self.take_long(at),
+        }
     }
 
-    #[cold]
-    fn take_large(&self, at: &mut blink::Cursor) -> Result<Option<Vec<u8>>> {
+    /// The same, of a pair with a long string.
+    #[inline(never)]
+    fn take_long(&self, at: &mut blink::Cursor) -> Result<Option<Pair>> {
+        let Some((key, value, room)) = at.pair_and_room() else { return Ok(None) };
+        if value.len() > PART_MAX {
+            return self.take_large_pair(at);
+        }
+        let had_none = room.is_none();
+        let pair = (Bytes::part(key, room, KEY)?, Bytes::part(value, room, VALUE)?);
+        if had_none {
+            self.tree.buffers().note_cursor(at);
+        }
+        Ok(Some(pair))
+    }
+
+    /// The same, of a pair with a value that is too long to be a part of something.
+    #[inline(never)]
+    fn take_large_pair(&self, at: &mut blink::Cursor) -> Result<Option<Pair>> {
+        let Some(key) = self.take_key(at)? else { return Ok(None) };
+        Ok(self.take_own(at)?.map(|value| (key, value)))
+    }
+
+    /// The key that a cursor has, for who is given others, too.
+    #[inline]
+    pub fn take_key(&self, at: &mut blink::Cursor) -> Result<Option<Bytes>> {
+        let Some((key, room)) = at.key_and_room() else { return Ok(None) };
+        if key.len() <= SHORT_MAX {
+            return Ok(Some(Bytes::short(key)));
+        }
+        let had_none = room.is_none();
+        let key = Bytes::part(key, room, KEY)?;
+        if had_none {
+            self.tree.buffers().note_cursor(at);
+        }
+        Ok(Some(key))
+    }
+
+    /// The value that a cursor has, with memory of its own; it is not copied if it is large.
+    fn take_own(&self, at: &mut blink::Cursor) -> Result<Option<Bytes>> {
+        if let Some(lent) = at.shared().and_then(Bytes::lent) {
+            return Ok(Some(lent));
+        }
+        let Some(value) = at.value() else { return Ok(None) };
+        if value.len() < TAKEN_MIN {
+            return Bytes::copy(value, VALUE).map(Some);
+        }
         let value = at.take_value();
         self.tree.buffers().note_cursor(at);
-        value
+        Ok(value?.map(Bytes::from))
+    }
+
+    /// The pair that a cursor has, for who is given no other: it keeps no other's memory.
+    fn only_pair(&self, at: &mut blink::Cursor) -> Result<Option<Pair>> {
+        let Some(key) = at.key() else { return Ok(None) };
+        let key = Bytes::copy(key, KEY)?;
+        Ok(self.take_own(at)?.map(|value| (key, value)))
     }
 
     /// Nobody uses the cursor any more.
@@ -119,7 +173,7 @@ impl Source {
             match self.go(at, to)? {
                 Stepped::End => return Ok(None),
                 Stepped::Damaged(error) => return Err(error),
-                Stepped::Pair if self.read_value(at)? => return self.take_pair(at),
+                Stepped::Pair if self.read_value(at)? => return self.only_pair(at),
                 // The pair was removed before its value was read.
                 Stepped::Pair => turns.go_on("reading a pair that others remove")?,
             }
@@ -141,9 +195,6 @@ thread_local! {
 pub(crate) fn unused() -> blink::Cursor {
     SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default()
 }
-
-/// A value of so many bytes is not copied, but taken from the cursor that has read it.
-const LARGE: usize = 1 << 14;
 
 /// A place in a [`Tree`](crate::Tree), from [`Tree::cursor`](crate::Tree::cursor), or in a
 /// [`SnapshotTree`](crate::SnapshotTree).

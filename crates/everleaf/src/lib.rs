@@ -73,6 +73,7 @@
 
 mod attempts;
 mod batch;
+mod bytes;
 mod cursor;
 mod db;
 mod engine;
@@ -95,6 +96,7 @@ mod tree;
 #[doc(hidden)]
 pub use attempts::Attempts;
 pub use batch::Batch;
+pub use bytes::Bytes;
 pub use cursor::{Cursor, Pair};
 pub use db::{Db, Durable};
 pub use everleaf_file::Compression;

@@ -18,7 +18,7 @@ use everleaf_tree::blink;
 use everleaf_tree::blink::Stepped;
 
 use crate::cursor::{Pair, Source, unused};
-use crate::{Error, KeyRange, Result};
+use crate::{Bytes, Error, KeyRange, Result};
 
 /// An iterator over a part of a [`Tree`](crate::Tree), from both ends, or over a part of a
 /// [`SnapshotTree`](crate::SnapshotTree).
@@ -30,7 +30,8 @@ use crate::{Error, KeyRange, Result};
 /// A pair that cannot be read, or whose old value [was not kept](crate::Error::SnapshotTooOld), is an error in its place,
 /// and the next call goes on behind it. After an error that concerns more than one pair the iterator ends.
 ///
-/// Each pair is copied into two vectors of its own. A [`Cursor`](crate::Cursor) lends keys and values instead.
+/// Keys and values are copied to [`Bytes`](crate::Bytes): short ones allocate nothing, and longer ones share allocations.
+/// A [`Cursor`](crate::Cursor) lends keys and values instead.
 pub struct Range(Ends);
 
 /// An iterator over the keys of a part of a [`Tree`](crate::Tree), from both ends, by
@@ -67,14 +68,6 @@ impl Ends {
         source.tree.buffers().note_cursor(&mut front);
         source.tree.buffers().note_cursor(&mut back);
         Ends { source, front, back, ended, failed }
-    }
-
-    /// The cursor at an end.
-    fn at(&mut self, end: RangeEnd) -> &mut blink::Cursor {
-        match end {
-            RangeEnd::Front => &mut self.front,
-            RangeEnd::Back => &mut self.back,
-        }
     }
 
     /// Takes the cursor of an end to the next pair in between.
@@ -150,13 +143,17 @@ impl Ends {
         }
     }
 
-    fn key(&mut self, end: RangeEnd) -> Option<Result<Vec<u8>>> {
+    fn key(&mut self, end: RangeEnd) -> Option<Result<Bytes>> {
         if let Err(error) = self.step(end)? {
             return Some(Err(error));
         }
-        let copied = self.at(end).key().map(|key| fallible::copy(key, "a key"));
-        self.ended = matches!(copied, Some(Err(_)));
-        copied
+        let own = match end {
+            RangeEnd::Front => &mut self.front,
+            RangeEnd::Back => &mut self.back,
+        };
+        let key = self.source.take_key(own).transpose();
+        self.ended = matches!(key, Some(Err(_)));
+        key
     }
 
     fn debug(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -232,7 +229,7 @@ impl fmt::Debug for Range {
 }
 
 impl Iterator for Keys {
-    type Item = Result<Vec<u8>>;
+    type Item = Result<Bytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.0.key(RangeEnd::Front)

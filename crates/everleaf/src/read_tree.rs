@@ -11,7 +11,7 @@ use everleaf_pmem::fallible;
 use crate::cursor::Pair;
 use crate::cursor::{Cursor, SPARE_BYTES};
 use crate::range::{ALL, OwnedBounds, bounds_of, bounds_of_prefix};
-use crate::{AsBytes, KeyRange, Result};
+use crate::{AsBytes, Bytes, KeyRange, Result};
 
 /// Lends a buffer that this thread uses again.
 pub(crate) fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
@@ -67,7 +67,7 @@ pub trait ReadTree: sealed::Sealed {
     /// An iterator over pairs, from both ends. [`into`](Into::into) makes it one over the keys of the pairs that are left.
     type Range: DoubleEndedIterator<Item = Result<Pair>> + FusedIterator + Into<Self::Keys>;
     /// An iterator over keys, from both ends.
-    type Keys: DoubleEndedIterator<Item = Result<Vec<u8>>> + FusedIterator;
+    type Keys: DoubleEndedIterator<Item = Result<Bytes>> + FusedIterator;
     /// A place in the tree.
     type Cursor: ReadCursor;
 

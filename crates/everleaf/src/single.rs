@@ -201,8 +201,8 @@ impl Tree {
     /// let jobs = db.tree("jobs")?;
     /// jobs.put([1], "first")?;
     /// jobs.put([2], "second")?;
-    /// assert_eq!(jobs.pop_first()?, Some((vec![1], b"first".to_vec())));
-    /// assert_eq!(jobs.pop_first()?, Some((vec![2], b"second".to_vec())));
+    /// assert_eq!(jobs.pop_first()?, Some(([1].into(), "first".into())));
+    /// assert_eq!(jobs.pop_first()?, Some(([2].into(), "second".into())));
     /// assert_eq!(jobs.pop_first()?, None);
     /// # Ok(())
     /// # }
@@ -225,7 +225,7 @@ impl Tree {
     /// let stack = db.tree("stack")?;
     /// stack.put([1], "below")?;
     /// stack.put([2], "above")?;
-    /// assert_eq!(stack.pop_last()?, Some((vec![2], b"above".to_vec())));
+    /// assert_eq!(stack.pop_last()?, Some(([2].into(), "above".into())));
     /// # Ok(())
     /// # }
     /// ```
@@ -238,7 +238,7 @@ impl Tree {
         if pair.is_some() {
             self.settle()?;
         }
-        Ok(pair)
+        Ok(pair.map(|(key, value)| (key.into(), value.into())))
     }
 
     /// Removes the pairs whose keys are in `range`, and returns how many it has removed. It takes the ranges that

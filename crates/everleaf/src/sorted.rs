@@ -3,13 +3,13 @@
 //! `BTreeMap` ends the process where the system gives no memory, and these grow with what users write. Most keys are
 //! short, and an allocation takes longer than to find one: a short key is in its entry.
 
-use std::ops::{Bound, Deref};
+use std::ops::Bound;
 
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 use everleaf_pmem::page::prefetch;
 
-use crate::Result;
+use crate::{Bytes, Result};
 
 /// A list that has so many entries is divided.
 const MOST: usize = 128;
@@ -31,62 +31,6 @@ pub(crate) fn room_at_most(len: u64, more: u64) -> u64 {
         _ => 2 * more + len.min(most * more) + most,
     };
     room + (len + more) / (most / 2) + LIST_ROOM
-}
-
-/// A byte string of so many bytes is in place.
-const SHORT_MAX: usize = 30;
-
-/// A byte string of its own.
-#[derive(Debug)]
-pub(crate) enum Bytes {
-    Here(u8, [u8; SHORT_MAX]),
-    There(Vec<u8>),
-}
-
-impl Bytes {
-    /// # Errors
-    /// [`NoMemory`](crate::Error::NoMemory).
-    #[inline]
-    pub fn copy(bytes: &[u8], what: &'static str) -> Result<Self> {
-        match Self::here(bytes) {
-            Some(here) => Ok(here),
-            None => fallible::copy(bytes, what).map(Bytes::There),
-        }
-    }
-
-    #[inline]
-    fn here(bytes: &[u8]) -> Option<Self> {
-        let mut here = [0; SHORT_MAX];
-        here.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(Bytes::Here(bytes.len() as u8, here))
-    }
-
-    /// Bytes of memory that it leads to.
-    #[inline]
-    pub fn taken(&self) -> u64 {
-        match self {
-            Bytes::Here(..) => 0,
-            Bytes::There(bytes) => taken(bytes.capacity()),
-        }
-    }
-}
-
-impl From<Vec<u8>> for Bytes {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::here(&bytes).unwrap_or(Bytes::There(bytes))
-    }
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match self {
-            Bytes::Here(len, here) => &here[..usize::from(*len)],
-            Bytes::There(bytes) => bytes,
-        }
-    }
 }
 
 type Entries<V> = Vec<(Bytes, V)>;
@@ -428,6 +372,8 @@ fn shorten<T>(list: &mut Vec<T>) {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+
+    use crate::bytes::SHORT_MAX;
 
     use everleaf_testing::Rng;
 

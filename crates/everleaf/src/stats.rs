@@ -48,7 +48,8 @@ pub struct Stats {
     /// Bytes of memory that transactions and batches under way take, with their reads and writes; for each of them up to
     /// 4 KiB may be missing.
     pub transaction_bytes: u64,
-    /// Bytes of memory that cursors and iterators take: a copy of the page that they are in, and the last pair; for each of
+    /// Bytes of memory that cursors and iterators take: a copy of the page that they are in, the last pair, and of an
+    /// iterator the 4 KiB of which its next long keys and values become parts; for each of
     /// them up to 1 KiB may be missing, and in a transaction what they have copied of its own writes. When it is dropped, a
     /// thread keeps up to 64 KiB for its next one, which do not count.
     pub cursor_bytes: u64,

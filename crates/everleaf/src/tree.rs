@@ -416,7 +416,7 @@ impl Tree {
     /// let tree = db.tree("t")?;
     /// tree.put([10], "ten")?;
     /// tree.put([20], "twenty")?;
-    /// assert_eq!(tree.floor([19])?, Some((vec![10], b"ten".to_vec())));
+    /// assert_eq!(tree.floor([19])?, Some(([10].into(), "ten".into())));
     /// assert_eq!(tree.floor([9])?, None);
     /// # Ok(())
     /// # }
@@ -439,7 +439,7 @@ impl Tree {
     /// let tree = db.tree("t")?;
     /// tree.put([10], "ten")?;
     /// tree.put([20], "twenty")?;
-    /// assert_eq!(tree.ceiling([11])?, Some((vec![20], b"twenty".to_vec())));
+    /// assert_eq!(tree.ceiling([11])?, Some(([20].into(), "twenty".into())));
     /// assert_eq!(tree.ceiling([21])?, None);
     /// # Ok(())
     /// # }

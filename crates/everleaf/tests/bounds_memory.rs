@@ -1,5 +1,5 @@
-//! What the bounds of memory say of images, of transactions and of batches is what the allocator has given for them: a
-//! program of its own, because memory is counted for the whole process.
+//! What the bounds of memory say of images, of transactions and of batches is what the allocator has given for them, and
+//! how often reads ask it: a program of its own, because memory is counted for the whole process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +9,8 @@ use everleaf::{Db, Error, Options};
 
 /// Bytes that are allocated, as an allocator rounds them: with a head of its own, and in pieces of 16.
 static ALLOCATED: AtomicU64 = AtomicU64::new(0);
+/// How often somebody has asked for memory.
+static CALLS: AtomicU64 = AtomicU64::new(0);
 
 struct Counting;
 
@@ -20,6 +22,7 @@ fn rounded(bytes: usize) -> u64 {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(rounded(layout.size()), Ordering::Relaxed);
+        CALLS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
@@ -38,6 +41,13 @@ static ALLOCATOR: Counting = Counting;
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often memory is asked for.
+fn calls(during: impl FnOnce()) -> u64 {
+    let before = CALLS.load(Ordering::Relaxed);
+    during();
+    CALLS.load(Ordering::Relaxed) - before
 }
 
 fn allocated() -> u64 {
@@ -280,5 +290,43 @@ fn what_cursors_keep_is_counted_as_it_is_allocated() {
         std::thread::scope(|scope| drop(scope.spawn(|| drop(cursors.split_off(64)))));
         drop((cursors, ranges, own));
         assert_eq!(bytes(), 0, "{what}");
+    }
+}
+
+#[test]
+fn a_range_asks_for_little_more_memory_than_a_cursor() {
+    let _alone = alone();
+    for (key_bytes, value_bytes) in [(8, 8), (30, 30), (16, 100), (60, 8)] {
+        let what = format!("pairs of {key_bytes} + {value_bytes}");
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = open(dir.path());
+        let tree = db.tree("t").expect("room");
+        for i in 0..1000 {
+            tree.put(key(i, key_bytes, false), vec![1; value_bytes]).expect("room");
+        }
+        let mut cursor = tree.cursor();
+        let (mut up, mut down) = (0, 0);
+        for _ in 0..2 {
+            up = calls(|| while cursor.next().expect("sound") {});
+            down = calls(|| while cursor.prev().expect("sound") {});
+        }
+        drop(cursor);
+        let from = key(200, key_bytes, false);
+        let pass = || tree.range(&from..).take(100).for_each(|pair| drop(pair.expect("sound")));
+        // The thread keeps memory of the first one.
+        pass();
+        let passed = calls(pass);
+        // For bounds, and where a leaf ends.
+        assert!(passed <= 8, "{what}: {passed} allocations for 100 pairs that nobody keeps");
+        // What is long shares pieces of 4 KiB, which is one a leaf at most.
+        let pieces = |bytes: usize| if bytes > 30 { 1000 * bytes as u64 / 3800 + 1 } else { 0 };
+        let mut kept = Vec::with_capacity(1000);
+        let taken = calls(|| kept.extend(tree.iter().map(|pair| pair.expect("sound"))));
+        let most = up + 4 + pieces(key_bytes) + pieces(value_bytes);
+        println!("{what}: {passed} for 100, {taken} for 1,000 that are kept; {up} for a cursor");
+        assert!(taken <= most, "{what}: {taken} allocations for 1,000 pairs that are kept");
+        assert_eq!(kept.len(), 1000);
+        let keys = calls(|| tree.keys().rev().for_each(|key| drop(key.expect("sound"))));
+        assert!(keys <= down + 8, "{what}: {keys} for 1,000 keys down; {down} for a cursor");
     }
 }

@@ -181,7 +181,7 @@ fn verify(db: &Db, done: Option<u64>) {
     let found: BTreeMap<u64, Vec<u8>> = singles
         .range(..)
         .map(|pair| pair.expect("readable"))
-        .map(|(key, value)| (number(&key), value))
+        .map(|(key, value)| (number(&key), value.into()))
         .collect();
     let values: Vec<u64> =
         batches.range(..).map(|pair| number(&pair.expect("readable").1)).collect();

@@ -8,6 +8,7 @@ use std::thread;
 
 use everleaf::{Db, Durability, Error, Options, Tree};
 use everleaf_file::io::SimIo;
+use everleaf_testing::vecs;
 
 const PATH: &str = "/pool/p.ever";
 const MEMORY: u64 = 4 << 20;
@@ -42,7 +43,7 @@ fn is_refusal(error: &Error) -> bool {
 
 fn expect_holds(db: &Db, model: &Model) {
     let tree = db.tree("t").expect("there");
-    assert!(tree.iter().map(|pair| pair.expect("sound")).eq(model.clone()));
+    assert!(tree.iter().map(|pair| vecs(pair.expect("sound"))).eq(model.clone()));
     assert!(db.check().expect("it can be read").is_empty());
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use everleaf::{Db, Error, Options, Result, Tree};
 use everleaf_file::io::{Fault, SimIo};
-use everleaf_testing::{Rng, times};
+use everleaf_testing::{Rng, times, vecs};
 
 const PATH: &str = "/pool/p.ever";
 const STEPS: u64 = 1200;
@@ -141,7 +141,7 @@ impl World {
     fn holds(&self, db: &Db, model: &Model) -> bool {
         let tree = db.tree("t").expect("there");
         assert!(db.check().expect("it can be read").is_empty(), "{}", self.what);
-        tree.iter().map(|pair| pair.expect("sound")).eq(model.clone())
+        tree.iter().map(|pair| vecs(pair.expect("sound"))).eq(model.clone())
     }
 
     fn expect_holds(&self, db: &Db, model: &Model) {
@@ -177,7 +177,7 @@ impl World {
                     self.is_durable();
                     return true;
                 }
-                self.model = self.tree.iter().map(|pair| pair.expect("sound")).collect();
+                self.model = self.tree.iter().map(|pair| vecs(pair.expect("sound"))).collect();
                 self.cut.push(self.model.clone());
             }
         }
@@ -202,7 +202,7 @@ impl World {
         db.close().expect("room");
         let db = open(&io);
         let tree = db.tree("t").expect("there");
-        assert!(tree.iter().map(|pair| pair.expect("sound")).eq(model), "{what}");
+        assert!(tree.iter().map(|pair| vecs(pair.expect("sound"))).eq(model), "{what}");
     }
 }
 

@@ -186,7 +186,7 @@ impl Place {
 
 fn contents(db: &Db) -> Model {
     let Some(tree) = db.open_tree("t").expect("a catalog") else { return Model::new() };
-    let text = |bytes| String::from_utf8(bytes).expect("a script's");
+    let text = |bytes: everleaf::Bytes| String::from_utf8(bytes.into()).expect("a script's");
     let pairs = tree.iter().map(|pair| pair.expect("readable"));
     pairs.map(|(key, value)| (text(key), text(value))).collect()
 }

@@ -196,7 +196,7 @@ fn contents(db: &Db) -> [Model; THREADS] {
         let Some(tree) = db.open_tree(name).expect("a catalog") else { continue };
         for pair in tree.iter() {
             let (key, value) = pair.expect("readable");
-            let (key, value) = (String::from_utf8(key), String::from_utf8(value));
+            let (key, value) = (String::from_utf8(key.into()), String::from_utf8(value.into()));
             let (key, value) = (key.expect("a script's"), value.expect("a script's"));
             let thread: usize = key.split_once('/').expect("a script's").1.parse().expect("same");
             found[thread].insert((number, key), value);

@@ -432,12 +432,12 @@ fn content(db: &Db) -> (Vec<Own>, BTreeMap<u64, Tag>) {
         let Some(found) = db.open_tree(name).expect("it reads") else { continue };
         for pair in &found {
             let (key, value) = pair.expect("it reads");
-            let (text, tag) = (String::from_utf8(key.clone()).expect("a key"), tag_of(&value));
+            let (text, tag) = (String::from_utf8(key.to_vec()).expect("a key"), tag_of(&value));
             match text.strip_prefix("shared/") {
                 Some(n) => drop(shared.insert(n.parse().expect("a number"), tag)),
                 None => {
                     let thread: usize = text[text.len() - 1..].parse().expect("a number");
-                    own[thread].insert((tree, key), tag);
+                    own[thread].insert((tree, key.into()), tag);
                 }
             }
         }

@@ -131,7 +131,7 @@ fn write_some(db: &Db) -> Option<()> {
     trees.extend(typed(db.tree("made now")));
     for tree in trees {
         let some: Vec<Vec<u8>> =
-            tree.iter().take(12).map_while(|pair| typed(pair).map(|(key, _)| key)).collect();
+            tree.iter().take(12).map_while(|pair| typed(pair).map(|(key, _)| key.into())).collect();
         for (i, key) in some.iter().enumerate() {
             match i % 3 {
                 0 => typed(tree.remove(key)),

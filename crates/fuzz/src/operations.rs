@@ -70,7 +70,7 @@ fn look(input: &mut Input<'_>, db: &Db, model: &Model, no: usize) {
     let key = script::key(input);
     assert_eq!(tree.get(&key).expect("sound"), entries.get(&key).cloned());
     assert_eq!(tree.contains(&key).expect("sound"), entries.contains_key(&key));
-    let pair = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+    let pair = |(key, value): (&Vec<u8>, &Vec<u8>)| (key[..].into(), value[..].into());
     assert_eq!(tree.first().expect("sound"), entries.first_key_value().map(pair));
     assert_eq!(tree.last().expect("sound"), entries.last_key_value().map(pair));
 }
@@ -98,7 +98,7 @@ fn range(input: &mut Input<'_>, db: &Db, model: &Model, no: usize) {
         after && before
     };
     let entries = model[TREES[no]].iter().filter(|(key, _)| inside(key));
-    let mut expected = entries.map(|(key, value)| (key.clone(), value.clone()));
+    let mut expected = entries.map(|(key, value)| (key[..].into(), value[..].into()));
     let mut found = tree.range((from.clone(), to.clone()));
     let mut ends = u16::from(input.u8()) << 8 | u16::from(input.u8());
     loop {

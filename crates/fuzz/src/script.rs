@@ -162,7 +162,7 @@ pub fn contents(db: &Db) -> Result<Model> {
 }
 
 fn all(tree: &Tree) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
-    tree.iter().collect()
+    tree.iter().map(|pair| pair.map(|(key, value)| (key.into(), value.into()))).collect()
 }
 
 /// The trees that hold something.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use everleaf::{Db, Options, Tree};
+use everleaf::{Db, Options, Pair, Tree};
 use everleaf_file::io::{Access, Fault, Io, SimIo};
 
 use crate::exercise::typed;
@@ -150,7 +150,7 @@ fn trees(db: &Db) -> Vec<Tree> {
     trees
 }
 
-fn walk(pairs: impl Iterator<Item = everleaf::Result<(Vec<u8>, Vec<u8>)>>, bound: usize) {
+fn walk(pairs: impl Iterator<Item = everleaf::Result<Pair>>, bound: usize) {
     for (n, pair) in pairs.enumerate() {
         assert!(n <= bound, "an iteration without an end");
         if typed(pair).is_none() {
@@ -175,7 +175,7 @@ fn read(tree: &Tree, bound: usize) {
 
 fn write(tree: &Tree, no: usize, time: u8) {
     let keys = tree.keys().take(24).map_while(typed);
-    let keys: Vec<Vec<u8>> = keys.collect();
+    let keys: Vec<_> = keys.collect();
     for (i, key) in keys.iter().enumerate() {
         match (i + no) % 4 {
             0 => drop(typed(tree.remove(key))),

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use everleaf::{Db, Error, Options};
+use everleaf::{Bytes, Db, Error, Options};
 use everleaf_file::io::SimIo;
 use everleaf_fuzz::exercise::{TIME_MAX, exercise, memory_bound};
 use everleaf_fuzz::format::{self, Facts, PLACED};
@@ -262,18 +262,18 @@ fn leaves(parts: &mut Parts) -> Vec<usize> {
 
 /// Gives the first pairs of an iterator, or its first errors; what is told of each may write.
 fn some(
-    pairs: impl Iterator<Item = everleaf::Result<(Vec<u8>, Vec<u8>)>>,
+    pairs: impl Iterator<Item = everleaf::Result<everleaf::Pair>>,
     mut tell: impl FnMut(&[u8]),
-) -> Vec<everleaf::Result<Vec<u8>>> {
+) -> Vec<everleaf::Result<Bytes>> {
     let keys = pairs.map(|pair| pair.map(|(key, _)| key));
     keys.take(1000).inspect(|key| key.iter().for_each(|key| tell(key))).collect()
 }
 
 /// Keys that rise, or fall, and an error at the end.
-fn expect_refused(keys: &[everleaf::Result<Vec<u8>>], up: bool) {
+fn expect_refused(keys: &[everleaf::Result<Bytes>], up: bool) {
     let (last, good) = keys.split_last().expect("an error");
     assert!(is_corrupt(last), "{} keys, {last:?}", good.len());
-    let good: Vec<&Vec<u8>> = good.iter().map(|key| key.as_ref().expect("one error")).collect();
+    let good: Vec<&Bytes> = good.iter().map(|key| key.as_ref().expect("one error")).collect();
     assert!(good.is_sorted_by(|a, b| if up { a < b } else { a > b }), "{good:x?}");
 }
 

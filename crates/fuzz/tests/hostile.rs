@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::{Mutex, Once};
 use std::thread;
 
-use everleaf::{Db, Error, Options, Result};
+use everleaf::{Db, Error, Options, Pair, Result};
 use everleaf_file::io::SimIo;
 use everleaf_fuzz::format::{self, BLOCK};
 use everleaf_fuzz::mutate::Random;
@@ -254,7 +254,7 @@ fn read_all(db: &Db, truth: &Model, what: &str) -> Result<()> {
                 continue;
             }
         };
-        let pair = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+        let pair = |(key, value): (&Vec<u8>, &Vec<u8>)| (key[..].into(), value[..].into());
         if let Err(error) = compare(tree.iter(), entries.iter().map(pair), what) {
             note(error);
         }
@@ -276,8 +276,8 @@ fn read_all(db: &Db, truth: &Model, what: &str) -> Result<()> {
 }
 
 fn compare(
-    found: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>,
-    mut expected: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    found: impl Iterator<Item = Result<Pair>>,
+    mut expected: impl Iterator<Item = Pair>,
     what: &str,
 ) -> Result<()> {
     for pair in found {

@@ -52,7 +52,7 @@ pub use mapped::Mapped;
 pub use medium::{Change, FEW_CHANGES, Medium, NOTED_PAGES, Redo, door};
 pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD, Stay, Word};
 pub use retries::Retries;
-pub use shared::{PAIRS_AHEAD, SharedPair};
+pub use shared::{PAIRS_AHEAD, SharedPair, SharedPart, SharedRoom};
 pub use sim::Sim;
 pub use sync::{schedule, thread_number};
 pub use wrap::{Counted, Counts, Latency};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use everleaf::{Error, Pair, Result, TREE_NAME_BYTES_MAX};
+use everleaf::{Error, Result, TREE_NAME_BYTES_MAX};
 use everleaf_pmem::PageNo;
 use everleaf_pool::{CATALOG_ANCHOR, RecordRef};
 use everleaf_tree::salvage::{NodeBound, NodeEntry, NodeView};
@@ -11,7 +11,7 @@ use crate::fragments::Gap;
 use crate::marks::Marks;
 use crate::new_pool::NewPool;
 use crate::report::{KeyRange, Loss, Origin, Salvaged, SalvagedTree};
-use crate::survey::Survey;
+use crate::survey::{Pair, Survey};
 use crate::trees::{CATALOG, OldTrees, catalog_entry};
 
 /// Where pairs go that may be older than what there was.

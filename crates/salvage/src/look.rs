@@ -16,6 +16,7 @@ use everleaf_pool::{CATALOG_ANCHOR, Pool, kind};
 use everleaf_tree::salvage::{NodeBound, NodeEntry, NodeView, name_of, node};
 
 use crate::report::Loss;
+use crate::survey::Pair;
 use crate::trees::catalog_entry;
 
 /// Pages that stay in memory at most, before all are given back.
@@ -489,7 +490,7 @@ impl Look {
         node(&self.pool, no, self.pool.medium().data_bytes())
     }
 
-    fn pair(&self, view: &NodeView, entry: &NodeEntry) -> Result<everleaf::Pair> {
+    fn pair(&self, view: &NodeView, entry: &NodeEntry) -> Result<Pair> {
         view.pair(&self.pool, entry, self.pool.medium().data_bytes())
     }
 

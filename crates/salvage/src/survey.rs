@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use everleaf::{Pair, Result};
+use everleaf::Result;
 use everleaf_file::DamagedFile;
 use everleaf_pmem::{Error, PageNo};
 use everleaf_pool::{CATALOG_ANCHOR, Pool, RecordRef, kind};
 use everleaf_tree::salvage::{NodeEntry, NodeView, node};
 
 use crate::report::Loss;
+
+/// A key and its value, as they were found.
+pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
 /// Pages that stay in memory at most, before all are given back.
 const PAGES_HELD: usize = 1 << 14;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use everleaf::{Pair, Result, TREE_NAME_BYTES_MAX};
+use everleaf::{Result, TREE_NAME_BYTES_MAX};
 use everleaf_pmem::PageNo;
 use everleaf_pool::{CATALOG_ANCHOR, kind};
 
 use crate::fragments::{Fragments, Gap, Span, owner_of};
 use crate::marks::Marks;
 use crate::report::Loss;
-use crate::survey::Survey;
+use crate::survey::{Pair, Survey};
 
 /// Where the catalog is among the trees.
 pub(crate) const CATALOG: usize = 0;

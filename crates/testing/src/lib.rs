@@ -17,6 +17,11 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|| panic!("{name} is {text:?}, which is no number")))
 }
 
+/// A pair as two lists, to be held against a model that has lists.
+pub fn vecs<K: Into<Vec<u8>>, V: Into<Vec<u8>>>((key, value): (K, V)) -> (Vec<u8>, Vec<u8>) {
+    (key.into(), value.into())
+}
+
 /// The next number of the generator splitmix64, whose state is one word.
 pub fn splitmix64(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

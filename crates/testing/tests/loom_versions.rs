@@ -7,6 +7,9 @@
 //! `Source::at_cut`, `FileStore::commit`. Orders are those of at most `PREEMPTIONS` switches that nobody asked for;
 //! a wait that has no end is found, too.
 
+#[path = "../../everleaf/src/bytes.rs"]
+#[allow(dead_code, reason = "images are made of few of them")]
+mod bytes;
 #[path = "../../everleaf/src/sorted.rs"]
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod sorted;
@@ -46,6 +49,7 @@ mod sync {
     }
 }
 
+use bytes::Bytes;
 use everleaf_pmem::{Error, Result};
 use everleaf_tree::blink::{Before, KeepBefore};
 use loom::thread;

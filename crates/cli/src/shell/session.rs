@@ -529,7 +529,7 @@ mod tests {
                 tree.delete("b").unwrap();
                 tree.put("bb", "2").unwrap();
                 seen.extend(pairs.map(Result::unwrap));
-                assert_eq!(seen, expected.map(|key| (key.into(), b"1".to_vec())), "{scan}");
+                assert_eq!(seen, expected.map(|key| (key.into(), "1".into())), "{scan}");
                 tree.delete("bb").unwrap();
                 tree.put("b", "1").unwrap();
             }

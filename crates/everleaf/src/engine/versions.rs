@@ -39,8 +39,8 @@ use super::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PARTS, RwLock, RwLockReadGuard,
     RwLockWriteGuard, lock, read, thread_local, thread_number, write,
 };
-use crate::sorted::{Bytes, Sorted, behind};
-use crate::{Error, Result};
+use crate::sorted::{Sorted, behind};
+use crate::{Bytes, Error, Result};
 
 /// So many images are not worth a sweep.
 const FEW: u64 = 1024;

@@ -14,7 +14,7 @@ use super::work::Work;
 use crate::cursor::Pair;
 use crate::range::{Keys, OwnedBounds, Range};
 use crate::spans::{Upto, behind};
-use crate::{Error, ReadTree, Result, Tree};
+use crate::{Bytes, Error, ReadTree, Result, Tree};
 
 /// What memory here is for.
 const WALK: &str = "a range of a transaction";
@@ -33,17 +33,17 @@ impl Item for Pair {
     }
 
     fn own(key: &[u8], value: &[u8]) -> Result<Self> {
-        Ok((fallible::copy(key, "a key")?, fallible::copy(value, "a value")?))
+        Ok((Bytes::copy(key, "a key")?, Bytes::copy(value, "a value")?))
     }
 }
 
-impl Item for Vec<u8> {
+impl Item for Bytes {
     fn key(&self) -> &[u8] {
         self
     }
 
     fn own(key: &[u8], _value: &[u8]) -> Result<Self> {
-        fallible::copy(key, "a key")
+        Bytes::copy(key, "a key")
     }
 }
 
@@ -278,7 +278,7 @@ impl DoubleEndedIterator for TransactionRange<'_> {
 impl FusedIterator for TransactionRange<'_> {}
 
 impl Iterator for TransactionKeys<'_> {
-    type Item = Result<Vec<u8>>;
+    type Item = Result<Bytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.0.next(true)

@@ -15,9 +15,9 @@ use everleaf_pmem::fallible::taken;
 use crate::engine::{Alone, Buffer, Change, Engine, LockPlace, TreeChanges, TreeHandle};
 use crate::limits::check_key;
 use crate::snapshot::KeysAt;
-use crate::sorted::{Bytes, Sorted};
+use crate::sorted::Sorted;
 use crate::spans::{Spans, Upto};
-use crate::{Error, Result, Snapshot, SnapshotTree, Tree};
+use crate::{Bytes, Error, Result, Snapshot, SnapshotTree, Tree};
 
 /// What memory here is for.
 const WRITES: &str = "the writes of a transaction";

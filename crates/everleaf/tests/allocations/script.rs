@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use everleaf::{Db, Options, Result};
+use everleaf_testing::vecs;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -199,7 +200,8 @@ pub fn content(db: &Db) -> Result<Model> {
     let mut model = Model::new();
     for (i, name) in TREES.iter().enumerate() {
         if let Some(tree) = db.open_tree(name)? {
-            let pairs: BTreeMap<_, _> = tree.iter().collect::<Result<_>>()?;
+            let pairs =
+                tree.iter().map(|pair| pair.map(vecs)).collect::<Result<BTreeMap<_, _>>>()?;
             assert_eq!(tree.len()?, pairs.len() as u64, "the count of {name:?}");
             model.insert(i, pairs);
         }

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use everleaf::{Db, Error, Result, Tree};
+use everleaf_testing::vecs;
 
 use crate::failing::{Fail, armed, counts, fail};
 use crate::script::{
@@ -115,7 +116,7 @@ fn pairs(tree: &Tree, prefix: &[u8], back: bool) -> Result<Vec<(Vec<u8>, Vec<u8>
     let mut range = armed(|| tree.prefix(prefix));
     let mut found = Vec::new();
     while let Some(pair) = armed(|| if back { range.next_back() } else { range.next() }) {
-        found.push(pair?);
+        found.push(vecs(pair?));
     }
     Ok(found)
 }

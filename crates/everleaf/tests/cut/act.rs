@@ -225,7 +225,7 @@ fn single(
     let (old, new) = (content.get(key), change.value.as_ref());
     let is_first = content.first_key_value().is_some_and(|(first, _)| first == key);
     if is_first && new.is_none() && durability == Durability::Buffered {
-        let popped = tree.pop_first()?.map(|(key, value)| (key.into(), value.into()));
+        let popped = tree.pop_first()?.map(|(key, value)| (key[..].into(), value[..].into()));
         let first = content.first_key_value().map(|(key, value)| (key.clone(), value.clone()));
         assert_eq!(popped, first, "{what}: the first pair");
         return Ok(());
@@ -560,7 +560,7 @@ impl Life {
         let behind = wanted.map(|value| value.get(key.len()..).unwrap_or_default());
         let wanted = behind.map(|value| &value[..value.len().min(part.len())]);
         assert_eq!(n.map(|n| &part[..n]), wanted, "{what}: a part of {key:?}");
-        let pair = |pair: Option<(&Bytes, &Bytes)>| pair.map(|(k, v)| (k.to_vec(), v.to_vec()));
+        let pair = |pair: Option<(&Bytes, &Bytes)>| pair.map(|(k, v)| (k[..].into(), v[..].into()));
         assert_eq!(tree.len()?, content.len() as u64, "{what}: the count");
         assert_eq!(tree.first()?, pair(content.iter().next()), "{what}: the first");
         assert_eq!(tree.last()?, pair(content.iter().next_back()), "{what}: the last");
@@ -583,7 +583,7 @@ impl Life {
         let what = format!("{what}: {name:?} at a moment, {key:?}");
         let wanted = content.get(key).map(|value| &value[..]);
         assert_eq!(then.get(key)?.as_deref(), wanted, "{what}");
-        let pair = |(k, v): (&Bytes, &Bytes)| (k.to_vec(), v.to_vec());
+        let pair = |(k, v): (&Bytes, &Bytes)| (k[..].into(), v[..].into());
         let above = then.range(&key[..]..).take(20).collect::<Result<Vec<_>>>()?;
         let wanted: Vec<_> = content.range(key.clone()..).map(pair).take(20).collect();
         assert!(above == wanted, "{what}: above");

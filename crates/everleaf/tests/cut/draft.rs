@@ -52,7 +52,7 @@ impl Step {
 
     /// Makes it in a transaction.
     pub fn make(&self, tx: &Transaction, tree: &Tree) -> Result<Told> {
-        let pair = |pair: Option<everleaf::Pair>| pair.map(|(k, v)| (k.into(), v.into()));
+        let pair = |pair: Option<everleaf::Pair>| pair.map(|(k, v)| (k[..].into(), v[..].into()));
         Ok(match self {
             Self::Insert(key, value) => Told::Value(tx.insert(tree, key, value)?.map(Bytes::from)),
             Self::Update(key, value) => {

@@ -239,7 +239,7 @@ pub fn compare(db: &Db, wanted: &Trees, backwards: bool, what: &str) {
         assert_eq!(len, pairs.len() as u64, "{what}: the count of {name:?}");
         let found = pairs.iter().map(|(key, value)| (&key[..], &value[..]));
         if !found.eq(content.iter().map(|(key, value)| (&key[..], &value[..]))) {
-            let found = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+            let found = pairs.into_iter().map(|(k, v)| (k[..].into(), v[..].into())).collect();
             let (lost, extra) = (difference(content, &found), difference(&found, content));
             panic!("{what}: {name:?}: lost {lost}, instead {extra}");
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use everleaf::{Db, Error, Options, Storage};
 use everleaf_file::io::SimIo;
+use everleaf_testing::vecs;
 
 const PATH: &str = "/pool/p.ever";
 
@@ -27,7 +28,7 @@ fn put(db: &Db, keys: std::ops::Range<u32>, value: &[u8]) {
 }
 
 fn pairs(db: &Db) -> Vec<(Vec<u8>, Vec<u8>)> {
-    db.tree("t").expect("a tree").iter().map(|pair| pair.expect("sound")).collect()
+    db.tree("t").expect("a tree").iter().map(|pair| vecs(pair.expect("sound"))).collect()
 }
 
 #[test]

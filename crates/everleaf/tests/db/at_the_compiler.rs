@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::thread;
 
 use everleaf::{
-    Batch, Cursor, Db, Durability, Error, Keys, Options, Range, Result, Snapshot, SnapshotTree,
-    Swap, Transaction, Tree, between,
+    Batch, Bytes, Cursor, Db, Durability, Error, Keys, Options, Pair, Range, Result, Snapshot,
+    SnapshotTree, Swap, Transaction, Tree, between,
 };
 
 fn filled(keys: &[&str]) -> Result<(Db, Tree)> {
@@ -22,7 +22,7 @@ fn filled(keys: &[&str]) -> Result<(Db, Tree)> {
 }
 
 fn keys(range: Range) -> Vec<String> {
-    range.map(|pair| String::from_utf8(pair.expect("sound").0).expect("text")).collect()
+    range.map(|pair| String::from_utf8(pair.expect("sound").0.into()).expect("text")).collect()
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn errors_of_everleaf_become_those_of_a_program()
             Refused::Store(error)
         }
     }
-    fn take(db: &Db, tree: &Tree) -> std::result::Result<Vec<u8>, Refused> {
+    fn take(db: &Db, tree: &Tree) -> std::result::Result<Bytes, Refused> {
         db.try_transact(|tx| {
             let (_, value) = tx.pop_first(tree)?.ok_or(Refused::Empty)?;
             Ok(value)
@@ -144,7 +144,7 @@ fn a_transaction_writes_while_it_iterates() -> Result<()> {
 fn a_transaction_has_what_a_tree_has() -> Result<()> {
     let (db, tree) = filled(&["a", "b", "c", "d"])?;
     let tx = db.begin();
-    let key = |pair: Option<(Vec<u8>, Vec<u8>)>| pair.map(|(key, _)| key).unwrap_or_default();
+    let key = |pair: Option<Pair>| pair.map(|(key, _)| key).unwrap_or_default();
     assert_eq!((key(tx.first(&tree)?), key(tx.last(&tree)?)), (b"a".into(), b"d".into()));
     assert_eq!(
         (key(tx.floor(&tree, "bb")?), key(tx.ceiling(&tree, "bb")?)),
@@ -158,7 +158,7 @@ fn a_transaction_has_what_a_tree_has() -> Result<()> {
     let mut value = Vec::new();
     assert!(tx.get_into(&tree, "a", &mut value)? && tx.contains(&tree, "a")?);
     assert_eq!(tx.prefix(&tree, "").rev().count(), 4);
-    assert_eq!(tx.range(&tree, "b"..).keys().next().transpose()?, Some(b"b".to_vec()));
+    assert_eq!(tx.range(&tree, "b"..).keys().next().transpose()?, Some(b"b".into()));
     assert_eq!((key(tx.pop_first(&tree)?), key(tx.pop_last(&tree)?)), (b"a".into(), b"d".into()));
     assert!(tx.insert_new(&tree, "e", "1")? && tx.replace(&tree, "e", "2")?);
     tx.update(&tree, "e", |old| old.map(|old| [old, b"3"].concat()))?;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everleaf::{Db, Error, Options, Storage, Tree};
-use everleaf_testing::Rng;
+use everleaf_testing::{Rng, vecs};
 
 const WRITERS: u64 = 3;
 const COUNT: &str = "count";
@@ -67,7 +67,11 @@ fn is_end_of(path: &Path, epoch: u64, times: &[Times]) {
                 .get(COUNT)
                 .expect("sound")
                 .map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("a number")));
-            let found: Pairs = tree.iter().collect::<everleaf::Result<_>>().expect("sound");
+            let found: Pairs = tree
+                .iter()
+                .map(|pair| pair.map(vecs))
+                .collect::<everleaf::Result<_>>()
+                .expect("sound");
             assert!(found == after(own as u64, count), "writer {own} after {count} batches");
             let times = times.lock().expect("no panic");
             // One that runs is not in the list yet.

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use everleaf::{Db, Error, Options, Storage};
-use everleaf_testing::{Rng, seed_or, times};
+use everleaf_testing::{Rng, seed_or, times, vecs};
 
 fn pool(options: &Options) -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
@@ -299,14 +299,14 @@ fn of_several_changes_of_a_key_the_last_one_counts() {
             }
             batch.commit().unwrap();
             for (tree, model) in trees.iter().zip(&models) {
-                let found: BTreeMap<_, _> = tree.iter().map(Result::unwrap).collect();
+                let found: BTreeMap<_, _> = tree.iter().map(|pair| vecs(pair.unwrap())).collect();
                 assert!(found == *model, "EVERLEAF_SEED={seed}, round {round}, {}", tree.name());
                 assert_eq!(tree.len().unwrap(), model.len() as u64);
             }
             let Some((snapshot, before)) = snapshot else { continue };
             for (tree, model) in trees.iter().zip(before) {
                 let then = snapshot.of(tree).unwrap();
-                let found: BTreeMap<_, _> = then.iter().map(Result::unwrap).collect();
+                let found: BTreeMap<_, _> = then.iter().map(|pair| vecs(pair.unwrap())).collect();
                 assert!(found == model, "EVERLEAF_SEED={seed}, round {round}: a snapshot");
             }
         }

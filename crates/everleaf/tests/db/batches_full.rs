@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use everleaf::{Db, Error, Options, Tree};
-use everleaf_testing::{Rng, seed_or, times};
+use everleaf_testing::{Rng, seed_or, times, vecs};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -172,7 +172,7 @@ fn batches(style: Style, max_bytes: u64, seed: u64) -> (u64, u64) {
             panic!("{what}: a batch that had begun has failed: {error}");
         }
         if round % 20 == 0 {
-            let found: Model = tree.iter().map(|pair| pair.unwrap()).collect();
+            let found: Model = tree.iter().map(|pair| vecs(pair.unwrap())).collect();
             assert!(found == model, "{what}");
             assert_eq!(db.check().unwrap(), [], "{what}");
         }

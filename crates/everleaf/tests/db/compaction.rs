@@ -497,7 +497,7 @@ fn all_of(db: &Db) -> Trees {
     let names = db.tree_names().expect("sound");
     let content = |name: &str| {
         let tree = db.tree(name).expect("there");
-        tree.iter().map(|pair| pair.map(|(k, v)| (k.into(), v.into()))).collect()
+        tree.iter().map(|pair| pair.map(|(k, v)| (k[..].into(), v[..].into()))).collect()
     };
     let all = names.iter().map(|name| (Name::from(&name[..]), content(name)));
     all.map(|(name, content): (_, everleaf::Result<Content>)| (name, content.expect("sound")))

@@ -77,7 +77,7 @@ fn fill(path: &Path, large: bool) -> (Model, Model, Error) {
 /// All that was synced is there, and nothing but what was written. Returns it.
 fn verify(db: &Db, synced: &Model, pending: &Model) -> Model {
     assert_eq!(db.check().expect("readable"), []);
-    let text = |bytes| String::from_utf8(bytes).expect("as written");
+    let text = |bytes: everleaf::Bytes| String::from_utf8(bytes.into()).expect("as written");
     let Some(tree) = db.open_tree("t").expect("readable") else {
         assert!(synced.is_empty());
         return Model::new();

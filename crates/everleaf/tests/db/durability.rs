@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everleaf::io::{Fault, SimIo};
 use everleaf::{Db, Durability, Error, Options, Tree};
+use everleaf_testing::vecs;
 
 type Content = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
 
@@ -17,7 +18,8 @@ fn open(io: &SimIo, durability: Durability) -> Db {
 fn content(db: &Db) -> Content {
     let of = |name: String| {
         let tree = db.tree(&name).expect("it is there");
-        let pairs = tree.iter().collect::<Result<_, _>>().expect("sound");
+        let pairs =
+            tree.iter().map(|pair| pair.map(vecs)).collect::<Result<_, _>>().expect("sound");
         (name, pairs)
     };
     db.tree_names().expect("sound").into_iter().map(of).collect()

@@ -10,12 +10,12 @@ use std::thread;
 use everleaf::{
     Compression, Db, Durability, Error, KEY_BYTES_MAX, Options, Storage, TransactionOptions, Tree,
 };
-use everleaf_testing::Rng;
+use everleaf_testing::{Rng, vecs};
 
 const MIB: u64 = 1 << 20;
 
 fn pairs(tree: &Tree) -> Vec<(Vec<u8>, Vec<u8>)> {
-    tree.iter().map(|pair| pair.expect("sound")).collect()
+    tree.iter().map(|pair| vecs(pair.expect("sound"))).collect()
 }
 
 fn is_full(error: &Error) -> bool {
@@ -101,7 +101,9 @@ fn threads_write_a_pool_in_memory_as_they_do_maps() {
                             2 => {
                                 let then = db.snapshot().expect("open").of(tree).expect("its own");
                                 let of_own = then.prefix(format!("{own}/"));
-                                assert!(of_own.map(|pair| pair.expect("kept")).eq(model.clone()));
+                                assert!(
+                                    of_own.map(|pair| vecs(pair.expect("kept"))).eq(model.clone())
+                                );
                             }
                             _ => {}
                         }

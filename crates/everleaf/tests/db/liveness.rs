@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use everleaf::{Db, Error, Options, Tree};
+use everleaf::{Db, Error, Options, Pair, Tree};
 use everleaf_file::io::SimIo;
 
 use crate::cut;
@@ -196,7 +196,7 @@ fn a_one_byte_get_does_not_wait_for_the_removal_of_a_large_neighbour() {
             (tree.get("small").expect("sound"), small.1)
         });
         let meanwhile = meanwhile.recv_timeout(PATIENCE).expect("nobody waits");
-        assert_eq!(meanwhile, (Some(b"2".to_vec()), b"2".to_vec()));
+        assert_eq!(meanwhile, (Some(b"2".to_vec()), "2".into()));
         drop(go_on);
         let old = old.recv_timeout(PATIENCE).expect("it comes back").expect("sound");
         assert_eq!(old, Some(value(1, 8 * MIB)), "{write}");
@@ -229,10 +229,10 @@ fn a_value_that_is_removed_while_it_is_read_keeps_its_place_until_then() {
 }
 
 /// A8: what a scan gives of pairs of which some are damaged, an error in the place of each of those.
-fn given(pairs: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), Error>>) -> Vec<Option<u32>> {
+fn given(pairs: impl Iterator<Item = Result<Pair, Error>>) -> Vec<Option<u32>> {
     let number = |key: Vec<u8>| String::from_utf8(key).expect("a number").parse().expect("one");
-    let pair = |pair: Result<(Vec<u8>, _), Error>| match pair {
-        Ok((key, _)) => Some(number(key)),
+    let pair = |pair: Result<Pair, Error>| match pair {
+        Ok((key, _)) => Some(number(key.into())),
         Err(error) => {
             assert!(matches!(error, Error::Corrupt { .. }), "{error}");
             None

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use everleaf::{Db, Error, KEY_BYTES_MAX, Options, Tree};
+use everleaf_testing::vecs;
 
 use crate::cut::{Rng, inspect};
 use crate::pools::{dax, file};
@@ -37,7 +38,7 @@ fn some_pairs(rng: &mut Rng, kind: u64, count: u64) -> Map {
 }
 
 fn content(tree: &Tree) -> Map {
-    tree.iter().collect::<Result<_, _>>().expect("sound")
+    tree.iter().map(|pair| pair.map(vecs)).collect::<Result<_, _>>().expect("sound")
 }
 
 /// Loads into a tree that is empty, or has some pairs, with and without snapshots.
@@ -64,7 +65,8 @@ fn loads(db: &Db, rng: &mut Rng) {
         map.extend(pairs);
         assert_eq!(content(&tree), map);
         if let Some((snapshot, then)) = then {
-            let seen = snapshot.of(&tree).expect("its own").iter().collect::<Result<Map, _>>();
+            let seen = snapshot.of(&tree).expect("its own");
+            let seen = seen.iter().map(|pair| pair.map(vecs)).collect::<Result<Map, _>>();
             assert_eq!(seen.expect("memory"), then);
         }
         // What was loaded can be changed like anything.

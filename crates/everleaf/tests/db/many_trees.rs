@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf::io::{Fault, SimIo};
 use everleaf::{Db, Error, Options};
-use everleaf_testing::{Rng, seed_or};
+use everleaf_testing::{Rng, seed_or, vecs};
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -218,7 +218,7 @@ fn holds(db: &Db, owners: &[Owner]) {
     assert!(db.tree_names().expect("sound").iter().eq(model.keys().copied()));
     for (name, pairs) in model {
         let tree = db.open_tree(name).expect("sound").expect("there");
-        assert!(tree.iter().map(|pair| pair.expect("sound")).eq(pairs.clone()), "{name}");
+        assert!(tree.iter().map(|pair| vecs(pair.expect("sound"))).eq(pairs.clone()), "{name}");
         assert_eq!(tree.len().expect("sound"), pairs.len() as u64, "{name}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use everleaf::io::{Fault, SimIo};
 use everleaf::{Db, Error, Options, Tree};
-use everleaf_testing::{Rng, seed_or};
+use everleaf_testing::{Rng, seed_or, vecs};
 
 use crate::cut::disk::{Call, Disk};
 
@@ -219,7 +219,7 @@ fn step(rng: &mut Rng, tree: &Tree, model: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
         6..9 => assert_eq!(tree.get(&key).expect("sound").as_ref(), model.get(&key)),
         _ => {
             let range = (Bound::Included(key.clone()), Bound::Unbounded);
-            let found = tree.range(key..).take(30).map(|pair| pair.expect("sound"));
+            let found = tree.range(key..).take(30).map(|pair| vecs(pair.expect("sound")));
             let wanted = model.range::<Vec<u8>, _>(range).take(30);
             assert!(found.eq(wanted.map(|(k, v)| (k.clone(), v.clone()))));
         }
@@ -248,7 +248,7 @@ fn a_small_memory_changes_no_answer() {
                 db.checkpoint().expect("no fault");
             }
         }
-        assert!(tree.iter().map(|pair| pair.expect("sound")).eq(model.clone()));
+        assert!(tree.iter().map(|pair| vecs(pair.expect("sound"))).eq(model.clone()));
         assert_eq!(db.check().expect("read"), []);
         let evictions = db.stats().expect("sound").memory.evictions;
         assert!(evictions > 500, "{evictions} evictions");
@@ -298,8 +298,8 @@ fn threads_share_a_small_memory() {
                 let mut last = Vec::new();
                 for pair in tree.iter() {
                     let (key, _) = pair.expect("sound");
-                    assert!(key > last, "keys rise");
-                    last = key;
+                    assert!(*key > *last, "keys rise");
+                    last = key.into();
                 }
             }
         });

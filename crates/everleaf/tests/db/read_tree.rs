@@ -22,7 +22,7 @@ fn value(rng: &mut Rng) -> Vec<u8> {
 }
 
 fn pair((key, value): (&Vec<u8>, &Vec<u8>)) -> Pair {
-    (key.clone(), value.clone())
+    (key[..].into(), value[..].into())
 }
 
 /// All reads of one key are those of the model.
@@ -125,7 +125,7 @@ fn goes(tree: &impl ReadTree, model: &Model, rng: &mut Rng) -> Result<()> {
         assert_eq!(found, wanted.is_some());
         assert_eq!(cursor.key(), wanted.map(|(key, _)| &key[..]));
         assert_eq!(cursor.value()?, wanted.map(|(_, value)| &value[..]));
-        let both = cursor.pair()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
+        let both = cursor.pair()?.map(|(key, value)| (key.into(), value.into()));
         assert_eq!(both, wanted.map(pair));
         at = wanted.map(|(key, _)| key.clone());
     }

@@ -9,6 +9,7 @@ use std::thread;
 
 use everleaf::{Db, Error, KEY_BYTES_MAX, Options, Storage, Swap, Tree, VALUE_BYTES_MAX};
 use everleaf_file::io::SimIo;
+use everleaf_testing::vecs;
 
 use crate::cut;
 use crate::cut::disk::Disk;
@@ -129,8 +130,8 @@ fn against_a_map(db: &Db, seed: u64, operations: u32) {
             0..45 => conditional(&tree, &mut map, &mut rng, keys),
             45..65 => swap(&tree, &mut map, &mut rng, keys),
             65..80 => update(&tree, &mut map, &mut rng, keys),
-            80..89 => assert_eq!(tree.pop_first().expect("sound"), map.pop_first()),
-            89..98 => assert_eq!(tree.pop_last().expect("sound"), map.pop_last()),
+            80..89 => assert_eq!(tree.pop_first().expect("sound").map(vecs), map.pop_first()),
+            89..98 => assert_eq!(tree.pop_last().expect("sound").map(vecs), map.pop_last()),
             98 => {
                 let range = (some_bound(&mut rng, keys), some_bound(&mut rng, keys));
                 let gone = within(&map, &range);
@@ -141,10 +142,10 @@ fn against_a_map(db: &Db, seed: u64, operations: u32) {
                 assert_eq!(tree.clear().expect("sound"), map.len() as u64);
                 map.clear();
             }
-            _ => assert!(tree.iter().map(|pair| pair.expect("sound")).eq(map.clone())),
+            _ => assert!(tree.iter().map(|pair| vecs(pair.expect("sound"))).eq(map.clone())),
         }
     }
-    assert!(tree.iter().map(|pair| pair.expect("sound")).eq(map));
+    assert!(tree.iter().map(|pair| vecs(pair.expect("sound"))).eq(map));
 }
 
 #[test]
@@ -165,7 +166,7 @@ fn what_single_operations_did_is_there_after_a_power_cut() {
     assert_eq!(swap.expect("room"), Swap::Done);
     tree.put("b", vec![3; 5000]).expect("room");
     tree.put("c", "last").expect("room");
-    assert_eq!(tree.pop_last().expect("sound"), Some((b"c".to_vec(), b"last".to_vec())));
+    assert_eq!(tree.pop_last().expect("sound"), Some(("c".into(), "last".into())));
     db.sync().expect("no fault");
     // What follows is in an epoch that does not end.
     assert!(tree.pop_first().expect("sound").is_some());
@@ -175,7 +176,7 @@ fn what_single_operations_did_is_there_after_a_power_cut() {
     drop((tree, db));
     let db = file(&Disk::new(left));
     let tree = db.open_tree("t").expect("sound").expect("there");
-    let pairs: Vec<_> = tree.iter().map(|pair| pair.expect("sound")).collect();
+    let pairs: Vec<_> = tree.iter().map(|pair| vecs(pair.expect("sound"))).collect();
     assert_eq!(pairs, [(b"a".to_vec(), b"short".to_vec()), (b"b".to_vec(), vec![3; 5000])]);
     inspect(&db, "after the cut");
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf::{Cursor, Db, Error, Options, Snapshot, SnapshotTree, Swap, Tree};
+use everleaf::{Cursor, Db, Error, Options, Pair, Snapshot, SnapshotTree, Swap, Tree};
 
-use everleaf_testing::{count, seed_or};
+use everleaf_testing::{count, seed_or, vecs};
 
 use crate::cut::Rng;
 use crate::pools::{dax, file, memory};
@@ -38,8 +38,8 @@ fn some_value(rng: &mut Rng) -> Vec<u8> {
 fn single(rng: &mut Rng, tree: &Tree, map: &mut Map) {
     let (key, value) = (some_key(rng), some_value(rng));
     match rng.below(7) {
-        0 => assert_eq!(tree.pop_first().expect("memory"), map.pop_first()),
-        1 => assert_eq!(tree.pop_last().expect("memory"), map.pop_last()),
+        0 => assert_eq!(tree.pop_first().expect("memory").map(vecs), map.pop_first()),
+        1 => assert_eq!(tree.pop_last().expect("memory").map(vecs), map.pop_last()),
         2 => {
             let is_new = tree.insert_new(&key, &value).expect("room");
             assert_eq!(is_new, !map.contains_key(&key));
@@ -116,15 +116,16 @@ fn write(rng: &mut Rng, db: &Db, tree: &Tree, map: &mut Map) {
 
 /// A tree at a moment has the pairs of a map, in whichever way one asks.
 fn expect_map(rng: &mut Rng, tree: &SnapshotTree, map: &Map, what: &str) {
-    let pairs: Vec<_> = tree.iter().map(|pair| pair.expect("sound")).collect();
+    let pairs: Vec<_> = tree.iter().map(|pair| vecs(pair.expect("sound"))).collect();
     let of_map: Vec<_> = map.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
     assert!(pairs == of_map, "{what}: upwards");
-    let mut down: Vec<_> = tree.iter().rev().map(|pair| pair.expect("sound")).collect();
+    let mut down: Vec<_> = tree.iter().rev().map(|pair| vecs(pair.expect("sound"))).collect();
     down.reverse();
     assert!(down == of_map, "{what}: downwards");
     let keys: Vec<_> = tree.keys().map(|key| key.expect("sound")).collect();
     assert!(keys.iter().eq(map.keys()), "{what}: keys");
-    let owned = |pair: Option<(&Vec<u8>, &Vec<u8>)>| pair.map(|(k, v)| (k.clone(), v.clone()));
+    let owned =
+        |pair: Option<(&Vec<u8>, &Vec<u8>)>| pair.map(|(k, v)| (k[..].into(), v[..].into()));
     assert!(tree.first().expect("sound") == owned(map.first_key_value()), "{what}: first");
     assert!(tree.last().expect("sound") == owned(map.last_key_value()), "{what}: last");
     for _ in 0..40 {
@@ -154,7 +155,10 @@ fn expect_map(rng: &mut Rng, tree: &SnapshotTree, map: &Map, what: &str) {
                 true => (both.next(), of_map.next()),
                 false => (both.next_back(), of_map.next_back()),
             };
-            assert!(found.map(|pair| pair.expect("sound")) == right, "{what}: {low:?}..{high:?}");
+            assert!(
+                found.map(|pair| vecs(pair.expect("sound"))) == right,
+                "{what}: {low:?}..{high:?}"
+            );
         }
     }
     walk(rng, tree, map, what);
@@ -396,13 +400,13 @@ fn a_snapshot_sees_all_of_a_batch_or_nothing() {
                 let [mut a, b] = trees.each_ref().map(|tree| snapshot.of(tree).expect("its own"));
                 let mut pairs = Vec::new();
                 for pair in b.iter().rev() {
-                    pairs.push(pair.expect("sound"));
+                    pairs.push(vecs(pair.expect("sound")));
                 }
                 pairs.reverse();
-                let found: Vec<_> = a.iter().map(|pair| pair.expect("sound")).collect();
+                let found: Vec<_> = a.iter().map(|pair| vecs(pair.expect("sound"))).collect();
                 assert!(found == pairs, "round {round}: {} and {}", found.len(), pairs.len());
                 a = snapshot.tree("a").expect("open").expect("there");
-                assert!(a.iter().map(|pair| pair.expect("sound")).eq(pairs), "round {round}");
+                assert!(a.iter().map(|pair| vecs(pair.expect("sound"))).eq(pairs), "round {round}");
             }
         });
     }
@@ -504,8 +508,8 @@ fn a_value_that_was_too_large_to_be_kept_is_an_error_in_its_place() {
         assert_eq!(then.get(key).expect("kept"), Some(vec![2; 10]), "{key}");
     }
     assert!(then.get("b").is_err_and(|error| is_too_old(&error)));
-    let seen = |pairs: Vec<everleaf::Result<(Vec<u8>, Vec<u8>)>>| -> String {
-        let name = |pair: &everleaf::Result<(Vec<u8>, Vec<u8>)>| match pair {
+    let seen = |pairs: Vec<everleaf::Result<Pair>>| -> String {
+        let name = |pair: &everleaf::Result<Pair>| match pair {
             Ok((key, _)) => char::from(key[0]),
             Err(error) if is_too_old(error) => '!',
             Err(error) => panic!("{error}"),

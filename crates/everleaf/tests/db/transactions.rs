@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everleaf::{Db, Durability, Error, Isolation, Options, TransactionOptions, Tree};
 use everleaf_file::io::SimIo;
+use everleaf_testing::vecs;
 
 use crate::cut;
 use crate::cut::Rng;
@@ -51,7 +52,7 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_after_the_commit() {
         assert!(!tx.contains(&a, "3").expect("sound") && tx.contains(&a, "1").expect("sound"));
         let pairs: everleaf::Result<Vec<_>> = tx.iter(&a).collect();
         let expected = [("1", "uno"), ("4", "four")];
-        let expected = expected.map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec()));
+        let expected = expected.map(|(k, v)| (k.into(), v.into()));
         assert_eq!(pairs.expect("sound"), expected);
         assert_eq!(a.get("1").expect("sound"), Some(b"one".to_vec()));
         assert_eq!(b.get("").expect("sound"), None);
@@ -244,7 +245,11 @@ fn transactions_do_what_a_map_does() {
                     tx.commit().expect("nobody is in its way");
                     map = own;
                 }
-                let found = tree.iter().collect::<everleaf::Result<Map>>().expect("sound");
+                let found = tree
+                    .iter()
+                    .map(|pair| pair.map(vecs))
+                    .collect::<everleaf::Result<Map>>()
+                    .expect("sound");
                 assert!(found == map);
             }
         }
@@ -268,7 +273,7 @@ fn one_step(rng: &mut Rng, tx: &everleaf::Transaction, tree: &Tree, map: &mut Ma
                 false => map.range(bounds.clone()).map(|(k, v)| (k.clone(), v.clone())).collect(),
             };
             let up = rng.one_in(2);
-            let pairs = tx.range(tree, bounds);
+            let pairs = tx.range(tree, bounds).map(|pair| pair.map(vecs));
             let found: everleaf::Result<Vec<_>> =
                 if up { pairs.take(limit).collect() } else { pairs.rev().take(limit).collect() };
             let right: Vec<_> = match up {
@@ -332,10 +337,10 @@ fn a_bank_loses_and_makes_no_money() {
         for round in (0..).take_while(|round| !is_over(*round)) {
             let sum: i64 = if round % 2 == 0 {
                 let snapshot = db.snapshot().expect("open").of(&tree).expect("its own");
-                snapshot.iter().map(|pair| amount(pair.ok().map(|(_, v)| v))).sum()
+                snapshot.iter().map(|pair| amount(pair.ok().map(|(_, v)| v.into()))).sum()
             } else {
                 let tx = db.begin();
-                tx.iter(&tree).map(|pair| amount(pair.ok().map(|(_, v)| v))).sum()
+                tx.iter(&tree).map(|pair| amount(pair.ok().map(|(_, v)| v.into()))).sum()
             };
             assert_eq!(sum, whole, "round {round}");
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use everleaf::{Db, Error, Pair, Transaction, Tree};
+use everleaf_testing::vecs;
 
 use crate::cut::Rng;
 use crate::pools::{dax, file, memory};
@@ -53,7 +54,7 @@ fn some_bounds(rng: &mut Rng) -> Bounds {
 fn between(map: &Map, bounds: &Bounds) -> Vec<Pair> {
     use std::ops::RangeBounds;
     let pairs = map.iter().filter(|(key, _)| RangeBounds::<Vec<u8>>::contains(bounds, *key));
-    pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
+    pairs.map(|(key, value)| (key[..].into(), value[..].into())).collect()
 }
 
 /// A transaction, a tree without one, and a map, to which the same happens.
@@ -75,8 +76,12 @@ macro_rules! both {
     }};
 }
 
+fn given((key, value): (Vec<u8>, Vec<u8>)) -> Pair {
+    (key.into(), value.into())
+}
+
 fn owned(pair: Option<(&Vec<u8>, &Vec<u8>)>) -> Option<Pair> {
-    pair.map(|(key, value)| (key.clone(), value.clone()))
+    pair.map(|(key, value)| (key[..].into(), value[..].into()))
 }
 
 impl Three<'_> {
@@ -190,8 +195,8 @@ impl Three<'_> {
                 self.map.remove(&key);
                 self.map.extend(new.map(|new| (key, new)));
             }
-            10 => both!(self.pop_first(), self.map.pop_first()),
-            11 => both!(self.pop_last(), self.map.pop_last()),
+            10 => both!(self.pop_first(), self.map.pop_first().map(given)),
+            11 => both!(self.pop_last(), self.map.pop_last().map(given)),
             12 if rng.one_in(8) => {
                 both!(self.clear(), self.map.len() as u64);
                 self.map.clear();
@@ -200,7 +205,7 @@ impl Three<'_> {
                 let bounds = some_bounds(rng);
                 let gone = between(self.map, &bounds);
                 both!(self.remove_range(bounds.clone()), gone.len() as u64);
-                gone.iter().for_each(|(key, _)| drop(self.map.remove(key)));
+                gone.iter().for_each(|(key, _)| drop(self.map.remove(&key[..])));
             }
         }
     }
@@ -228,7 +233,11 @@ fn a_transaction_does_all_that_a_tree_does() {
                     tx.commit().expect("nobody is in its way");
                     map = own;
                 }
-                let found = tree.iter().collect::<everleaf::Result<Map>>().expect("sound");
+                let found = tree
+                    .iter()
+                    .map(|pair| pair.map(vecs))
+                    .collect::<everleaf::Result<Map>>()
+                    .expect("sound");
                 assert!(found == map);
             }
         }
@@ -314,7 +323,7 @@ fn a_cursor_of_a_transaction_goes_as_in_a_map() {
                 let pair = right.as_ref().map(|(key, value)| (&key[..], &value[..]));
                 assert_eq!(cursor.pair().expect("sound"), pair, "seed {seed}");
                 place = match (right, bounds) {
-                    (Some((key, _)), _) => Place::At(key),
+                    (Some((key, _)), _) => Place::At(key.into()),
                     (None, (Bound::Excluded(key), _)) => Place::Before([&key[..], &[0]].concat()),
                     (None, (Bound::Included(key), _)) => Place::Before(key),
                     (None, (_, Bound::Included(key))) => Place::Before([&key[..], &[0]].concat()),
@@ -416,7 +425,7 @@ fn a_transaction_writes_while_it_iterates() {
             Ok(())
         })
         .expect("nobody is in its way");
-        let kept: Vec<_> = tree.prefix("k").map(|pair| pair.expect("sound")).collect();
+        let kept: Vec<_> = tree.prefix("k").map(|pair| vecs(pair.expect("sound"))).collect();
         let values = (0..100_u8).filter(|n| n % 4 != 0).map(|n| match n % 4 {
             1 => (vec![b'k', n], vec![0]),
             3 if n < 99 => (vec![b'k', n], vec![251]),

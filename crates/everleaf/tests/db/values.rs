@@ -8,6 +8,7 @@ use std::thread;
 
 use everleaf::{Db, Error, KEY_BYTES_MAX, Options, Storage, Tree, VALUE_BYTES_MAX};
 use everleaf_file::io::SimIo;
+use everleaf_testing::vecs;
 
 use crate::cut;
 use crate::cut::disk::{Call, Disk, FAULTS};
@@ -123,7 +124,7 @@ fn every_length(db: &Db, page: usize, reopen: impl FnOnce(Db) -> Db) {
             map.insert(key, value);
         }
     }
-    assert!(tree.iter().map(|pair| pair.expect("sound")).eq(map.clone()));
+    assert!(tree.iter().map(|pair| vecs(pair.expect("sound"))).eq(map.clone()));
     inspect(db, "as written");
     let db = reopen(db.clone());
     let tree = db.tree("t").expect("there");
@@ -211,7 +212,7 @@ fn as_a_map(db: &Db, seed: u64, steps: usize) {
         if step % 20 == 0 {
             db.sync().expect("no fault");
             db.checkpoint().expect("no fault");
-            assert!(tree.iter().map(|pair| pair.expect("sound")).eq(map.clone()));
+            assert!(tree.iter().map(|pair| vecs(pair.expect("sound"))).eq(map.clone()));
             inspect(db, "on the way");
         }
     }

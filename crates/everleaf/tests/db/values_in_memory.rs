@@ -9,7 +9,7 @@ use std::thread;
 
 use everleaf::{Db, Options, Tree};
 use everleaf_file::io::SimIo;
-use everleaf_testing::{count, seed_or};
+use everleaf_testing::{count, seed_or, vecs};
 
 use crate::cut;
 use crate::cut::disk::Disk;
@@ -167,10 +167,10 @@ fn step(tree: &Tree, map: &mut Map, rng: &mut Rng, round: u64) {
                 assert_ne!(expected, old);
             }
         }
-        7 => assert_eq!(tree.pop_first().expect("no fault"), map.pop_first()),
+        7 => assert_eq!(tree.pop_first().expect("no fault").map(vecs), map.pop_first()),
         8 => {
             let pairs = tree.range((Bound::Excluded(&key), Bound::Unbounded));
-            let pairs = pairs.take(9).map(|pair| pair.expect("sound"));
+            let pairs = pairs.take(9).map(|pair| vecs(pair.expect("sound")));
             let range = map.range::<Vec<u8>, _>((Bound::Excluded(&key), Bound::Unbounded));
             assert!(pairs.eq(range.take(9).map(|(k, v)| (k.clone(), v.clone()))));
         }
@@ -205,12 +205,12 @@ fn trees_of_large_values_are_maps_however_little_memory_there_is() {
             if round % 150 == 0 {
                 if let Some((at, then)) = snapshot.take() {
                     let pairs = at.tree("t").expect("sound").expect("there");
-                    let found = pairs.iter().map(|pair| pair.expect("sound"));
+                    let found = pairs.iter().map(|pair| vecs(pair.expect("sound")));
                     assert!(found.eq(then), "seed {seed}: a snapshot");
                 }
                 snapshot = Some((db.snapshot().expect("room"), map.clone()));
                 db.checkpoint().expect("no fault");
-                let found = tree.iter().map(|pair| pair.expect("sound"));
+                let found = tree.iter().map(|pair| vecs(pair.expect("sound")));
                 assert!(found.eq(map.clone()), "seed {seed}: round {round}");
                 inspect(&db, "on the way");
             }

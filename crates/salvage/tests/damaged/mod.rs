@@ -11,6 +11,7 @@ use std::sync::Arc;
 use everleaf::io::{Io, SimIo};
 use everleaf::{Db, Options, Result};
 use everleaf_salvage::{SalvageOptions, Salvaged, salvage_on};
+use everleaf_testing::vecs;
 
 pub const OLD: &str = "/pools/old";
 pub const NEW: &str = "/pools/new";
@@ -375,7 +376,7 @@ pub fn all_pairs(db: &Db) -> Result<Trees> {
     let mut trees = Trees::new();
     for name in db.tree_names()? {
         let tree = db.open_tree(&name)?.expect("it is in the catalog");
-        trees.insert(name, tree.iter().collect::<Result<_>>()?);
+        trees.insert(name, tree.iter().map(|pair| pair.map(vecs)).collect::<Result<_>>()?);
     }
     Ok(trees)
 }

@@ -24,7 +24,9 @@
 use std::mem;
 use std::ops::Bound;
 
-use everleaf_pmem::{Error, Medium, PAIRS_AHEAD, Page, PageNo, Result, Version, fallible};
+use everleaf_pmem::{
+    Error, Medium, PAIRS_AHEAD, Page, PageNo, Result, SharedPair, SharedRoom, Version, fallible,
+};
 
 use crate::blink::descend::Blink;
 use crate::blink::past::{Met, PastLeaf, PastState, Was};
@@ -101,6 +103,8 @@ pub struct Cursor {
     pub life: u32,
     /// Where it has found what was kept of a leaf's pairs.
     pub near: (usize, usize),
+    /// Memory for strings that its user gives away.
+    pub room: Option<SharedRoom>,
     /// And how much of its memory is known to others.
     pub told_bytes: u64,
 }
@@ -158,13 +162,14 @@ impl Cursor {
         self
     }
 
-    /// Bytes of memory that it keeps for keys, values and a leaf. A value that was lent is none of them: it is the
-    /// pool's.
+    /// Bytes of memory that it keeps for keys, values and a leaf, and for strings that its user gives away. A value that
+    /// was lent is none of them: it is the pool's.
     pub fn memory(&self) -> usize {
         let lists = [&self.key, &self.next_key, &self.bound];
         self.copy.memory()
             + self.value.memory()
             + self.past.as_ref().map_or(0, |past| past.memory())
+            + self.room.as_ref().map_or(0, SharedRoom::memory)
             + lists.iter().map(|list| list.capacity()).sum::<usize>()
     }
 
@@ -306,6 +311,12 @@ impl Cursor {
         (self.has_value && self.is_at_pair()).then(|| self.value.bytes())
     }
 
+    /// The pair whose value that is, if others hold it, too.
+    pub fn shared(&self) -> Option<&SharedPair> {
+        let has_own = !self.lent && self.has_value && self.is_at_pair();
+        self.value.shared().filter(|_| has_own)
+    }
+
     /// Key and value of that pair, if the cursor has both already.
     #[inline(always)]
     pub fn pair(&self) -> Option<(&[u8], &[u8])> {
@@ -313,6 +324,29 @@ impl Cursor {
             return Some((self.copy.key(), self.copy.value()));
         }
         self.key().zip(self.value())
+    }
+
+    /// The key of that pair, and memory for a copy of it.
+    #[inline]
+    pub fn key_and_room(&mut self) -> Option<(&[u8], &mut Option<SharedRoom>)> {
+        let is_in_copy = self.lent || self.far;
+        if !is_in_copy && !self.is_at_pair() {
+            return None;
+        }
+        Some((if is_in_copy { self.copy.key() } else { &self.key }, &mut self.room))
+    }
+
+    /// Key and value of that pair, if the cursor has both already, and memory for a copy of them.
+    #[inline]
+    pub fn pair_and_room(&mut self) -> Option<(&[u8], &[u8], &mut Option<SharedRoom>)> {
+        if self.lent {
+            return Some((self.copy.key(), self.copy.value(), &mut self.room));
+        }
+        if !self.has_value || !self.is_at_pair() {
+            return None;
+        }
+        let key = if self.far { self.copy.key() } else { &self.key };
+        Some((key, self.value.bytes(), &mut self.room))
     }
 
     /// Whether the cursor has all of the pair that it is at.

@@ -302,6 +302,11 @@ impl FoundValue {
         }
         Ok(mem::take(&mut self.own))
     }
+    /// The pair whose value it is, if others hold that, too.
+    #[inline]
+    pub fn shared(&self) -> Option<&SharedPair> {
+        self.lent.as_ref()
+    }
     /// Bytes of memory that are its own.
     pub fn memory(&self) -> usize {
         self.own.capacity()
