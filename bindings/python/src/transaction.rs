@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use store::{Isolation, Swap, TransactionOptions};
+use store::{Bytes, Isolation, Swap, TransactionOptions};
 
 use crate::bytes::some_bytes;
 use crate::bytes::{bytes, made, owned};
@@ -315,7 +315,7 @@ impl TransactionScan {
             if let What::Keys = self.what {
                 let mut keys = range.keys();
                 let key = if self.reverse { keys.next_back() } else { keys.next() };
-                return key.transpose().map(|key| key.map(|key| (key, Vec::new())));
+                return key.transpose().map(|key| key.map(|key| (key, Bytes::default())));
             }
             if self.reverse { range.next_back() } else { range.next() }.transpose()
         });
@@ -328,7 +328,7 @@ impl TransactionScan {
             What::Values => made(py, &value)?.into_any(),
             What::Pairs => (made(py, &key)?, made(py, &value)?).into_pyobject(py)?.into_any(),
         };
-        let end = std::ops::Bound::Excluded(key);
+        let end = std::ops::Bound::Excluded(key.into_vec());
         if self.reverse {
             rest.high = end;
         } else {

@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<()> {
         let mut text = Vec::with_capacity(value.len() + 1);
         escape(&value, &mut text);
         text.push(b'\n');
-        value = text;
+        value = text.into();
     }
     print(value)
 }

@@ -24,7 +24,7 @@ use std::error::Error;
 use std::io::{Read, Write, stdout};
 use std::path::Path;
 
-use everleaf::{Db, Transaction, Tree, keys};
+use everleaf::{Bytes, Db, Transaction, Tree, keys};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -184,7 +184,7 @@ impl Blobs {
 }
 
 /// Length and names of a blob.
-fn pair(stored: Option<Vec<u8>>) -> Result<(u64, u64)> {
+fn pair(stored: Option<Bytes>) -> Result<(u64, u64)> {
     Ok(keys::decode(stored.ok_or("the blob was removed meanwhile")?)?)
 }
 

@@ -155,7 +155,7 @@ pub fn run(path: &Path) -> Result<()> {
     })?;
     for (i, id) in ids.iter().enumerate() {
         let result = queue.done.get(keys::encode(id))?;
-        assert_eq!(result, Some(format!("WORK {i}").into_bytes()), "job {id}");
+        assert_eq!(result, Some(format!("WORK {i}").into_bytes().into()), "job {id}");
     }
     assert!(queue.due.first()?.is_none() && queue.running.first()?.is_none());
     writeln!(

@@ -18,7 +18,7 @@ use std::io::{Write, stdout};
 use std::path::Path;
 use std::thread;
 
-use everleaf::{Db, Tree, keys};
+use everleaf::{Bytes, Db, Tree, keys};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -82,8 +82,8 @@ impl Ledger {
     }
 }
 
-fn cents(stored: Option<Vec<u8>>) -> Result<Option<i64>> {
-    Ok(stored.map(|bytes| bytes.as_slice().try_into().map(i64::from_le_bytes)).transpose()?)
+fn cents(stored: Option<Bytes>) -> Result<Option<i64>> {
+    Ok(stored.map(|bytes| bytes.try_into().map(i64::from_le_bytes)).transpose()?)
 }
 
 /// Names of accounts with what each has at the start.

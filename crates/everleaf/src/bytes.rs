@@ -12,6 +12,7 @@
 
 use std::array::TryFromSliceError;
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -20,6 +21,7 @@ use std::ops::Deref;
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 use everleaf_pmem::{SharedPair, SharedPart, SharedRoom};
+use everleaf_tree::FoundValue;
 
 use crate::{Error, Result};
 
@@ -31,6 +33,23 @@ const ROOM_BYTES: usize = 4096 - 32;
 pub(crate) const PART_MAX: usize = ROOM_BYTES / 4;
 /// A value of so many bytes is not copied, but taken from where it was read to.
 pub(crate) const TAKEN_MIN: usize = 1 << 14;
+
+/// A thread keeps memory of no more bytes for its next call.
+pub(crate) const SPARE_BYTES: usize = 1 << 16;
+
+/// Lends a buffer that this thread uses again.
+pub(crate) fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    thread_local! {
+        static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    }
+    // Taken out: a call within the call gets another one.
+    let mut spare = SPARE.try_with(Cell::take).unwrap_or_default();
+    let answer = use_it(&mut spare);
+    if spare.capacity() <= SPARE_BYTES {
+        let _ = SPARE.try_with(|kept| kept.set(spare));
+    }
+    answer
+}
 
 /// A key or a value that was read: a byte string of its own, which stays as it is whatever becomes of tree, iterator and
 /// [`Db`](crate::Db), and goes from thread to thread.
@@ -172,6 +191,29 @@ impl Bytes {
 
     fn there(there: There) -> Self {
         Bytes(Is::There(there))
+    }
+
+    /// A value that was found. A long one is taken with its list.
+    ///
+    /// # Errors
+    /// [`NoMemory`](crate::Error::NoMemory).
+    #[inline]
+    pub(crate) fn found(value: &mut FoundValue, what: &'static str) -> Result<Self> {
+        match Self::here(value.bytes()) {
+            Some(here) => Ok(here),
+            None => Self::found_long(value, what),
+        }
+    }
+
+    fn found_long(value: &mut FoundValue, what: &'static str) -> Result<Self> {
+        if let Some(lent) = value.shared().and_then(Self::lent) {
+            return Ok(lent);
+        }
+        // The list may have been made for longer values.
+        match value.memory() > 2 * value.bytes().len() {
+            true => Self::copy(value.bytes(), what),
+            false => value.take().map(Self::from),
+        }
     }
 
     /// Bytes of memory that it leads to, if it has them for itself.
@@ -491,6 +533,18 @@ mod tests {
         };
         assert_eq!(lent(10, 2000).as_deref(), Some(&pattern(2000)[..]));
         assert!(lent(10, PART_MAX).is_none() && lent(3000, 2000).is_none());
+    }
+
+    #[test]
+    fn a_long_value_that_was_found_is_taken_unless_its_list_is_much_longer() {
+        let mut value = FoundValue::new(pattern(TAKEN_MIN));
+        let place = value.bytes().as_ptr();
+        let taken = Bytes::found(&mut value, WHAT).expect("memory");
+        assert_eq!((taken.as_ptr(), &taken[..]), (place, &pattern(TAKEN_MIN)[..]));
+        let mut long = pattern(4 * TAKEN_MIN);
+        long.truncate(TAKEN_MIN);
+        let copied = Bytes::found(&mut FoundValue::new(long), WHAT).expect("memory");
+        assert_eq!(copied.into_vec().capacity(), TAKEN_MIN);
     }
 
     #[test]

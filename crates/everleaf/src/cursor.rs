@@ -9,7 +9,7 @@ use everleaf_pmem::Retries;
 use everleaf_tree::blink;
 use everleaf_tree::blink::Stepped;
 
-use crate::bytes::{PART_MAX, SHORT_MAX, TAKEN_MIN};
+use crate::bytes::{PART_MAX, SHORT_MAX, SPARE_BYTES, TAKEN_MIN};
 use crate::engine::{Cut, Move, PoolTree};
 use crate::{AsBytes, Bytes, Result};
 
@@ -180,9 +180,6 @@ impl Source {
         }
     }
 }
-
-/// A thread keeps memory of no more bytes for its next call.
-pub(crate) const SPARE_BYTES: usize = 1 << 16;
 
 thread_local! {
     /// The last cursor that the thread has let go: a short scan takes longer to ask for its memory and to

@@ -64,7 +64,7 @@ use std::ops::Bound;
 
 use everleaf_pmem::fallible;
 
-use crate::{AsBytes, Error, KeyRange, Result};
+use crate::{AsBytes, Bytes, Error, KeyRange, Result};
 use sealed::{NotNull, Put, Reader, Take, Within};
 
 const NULL: u8 = 0x00;
@@ -515,7 +515,7 @@ macro_rules! strings {
 }
 
 strings!(TEXT: [] str, [] String);
-strings!(BYTES: [] [u8], [] Vec<u8>, [const N: usize] [u8; N]);
+strings!(BYTES: [] [u8], [] Vec<u8>, [] Bytes, [const N: usize] [u8; N]);
 
 impl Take for String {
     fn take(from: &mut Reader<'_>, _: Within) -> Result<Self> {

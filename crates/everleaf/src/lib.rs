@@ -103,13 +103,13 @@ pub use everleaf_file::Compression;
 /// The file systems that a pool can lie on, for [`Options::open_on`].
 pub use everleaf_file::io;
 pub use everleaf_pmem::{Error, Result};
-pub use everleaf_tree::blink::Swap;
 pub use key_range::{AsBytes, KeyRange, between};
 pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 pub use load::IntoPair;
 pub use options::{Durability, Options, Storage};
 pub use range::{Keys, Range, prefix_end};
 pub use read_tree::{ReadCursor, ReadTree};
+pub use single::Swap;
 pub use snapshot::{Snapshot, SnapshotTree};
 pub use stats::{Compaction, Counts, Damage, MemoryStats, PageCount, Stats, TreeStats};
 pub use transaction::{

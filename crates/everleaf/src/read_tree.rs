@@ -3,29 +3,14 @@
 //! `Tree` documents each read; it says here only in which way a type has it. The types have all of them as methods of
 //! their own, too, so that nobody needs to import the traits: `own_reads!` writes those of the types that are no `Tree`.
 
-use std::cell::Cell;
 use std::iter::FusedIterator;
 
 use everleaf_pmem::fallible;
 
-use crate::cursor::Pair;
-use crate::cursor::{Cursor, SPARE_BYTES};
+use crate::bytes::with_spare;
+use crate::cursor::{Cursor, Pair};
 use crate::range::{ALL, OwnedBounds, bounds_of, bounds_of_prefix};
 use crate::{AsBytes, Bytes, KeyRange, Result};
-
-/// Lends a buffer that this thread uses again.
-pub(crate) fn with_spare<T>(use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-    thread_local! {
-        static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-    }
-    // Taken out: a call within the call gets another one.
-    let mut spare = SPARE.try_with(Cell::take).unwrap_or_default();
-    let answer = use_it(&mut spare);
-    if spare.capacity() <= SPARE_BYTES {
-        let _ = SPARE.try_with(|kept| kept.set(spare));
-    }
-    answer
-}
 
 /// No type of another crate may implement the traits, so that they may get more functions.
 pub(crate) mod sealed {
@@ -75,13 +60,13 @@ pub trait ReadTree: sealed::Sealed {
     fn name(&self) -> &str;
 
     /// See [`Tree::get`](crate::Tree::get).
-    fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>>;
+    fn get(&self, key: impl AsBytes) -> Result<Option<Bytes>>;
 
     /// See [`Tree::get_many`](crate::Tree::get_many).
     fn get_many<K: AsBytes>(
         &self,
         keys: impl IntoIterator<Item = K>,
-    ) -> Result<Vec<Option<Vec<u8>>>> {
+    ) -> Result<Vec<Option<Bytes>>> {
         let mut values = Vec::new();
         for key in keys {
             fallible::push(&mut values, self.get(key)?, "the values of many keys")?;
@@ -292,14 +277,14 @@ macro_rules! own_reads {
         impl<$($lives)*> $Type {
             /// Does what [`Tree::get`](crate::Tree::get) does.
             #[inline]
-            pub fn get(&$self, $($tree: $Tree,)? key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+            pub fn get(&$self, $($tree: $Tree,)? key: impl AsBytes) -> Result<Option<Bytes>> {
                 ReadTree::get(&$read, key)
             }
 
             /// Does what [`Tree::get_many`](crate::Tree::get_many) does.
             pub fn get_many<K: AsBytes>(
                 &$self, $($tree: $Tree,)? keys: impl IntoIterator<Item = K>,
-            ) -> Result<Vec<Option<Vec<u8>>>> {
+            ) -> Result<Vec<Option<Bytes>>> {
                 ReadTree::get_many(&$read, keys)
             }
 

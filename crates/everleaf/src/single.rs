@@ -1,15 +1,32 @@
 //! Operations of a tree that look at what is there and change it, each as one.
 
-use everleaf_tree::blink::{Condition, End};
+use everleaf_tree::blink::{self, Condition, End};
 
 use crate::attempts::{ATTEMPTS, Attempts};
 use crate::cursor::Pair;
 use crate::engine::Engine;
 use crate::limits::{check_key, check_value};
-use crate::{AsBytes, Error, KeyRange, Result, Swap, Tree};
+use crate::{AsBytes, Bytes, Error, KeyRange, Result, Tree};
 
 /// A value from so many bytes on is not written before it is known that it is wanted.
 const LARGE_BYTES: usize = 1 << 16;
+
+/// How a compare-and-swap ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "the value may be another one, and then nothing has changed"]
+pub enum Swap {
+    /// The key had the expected value, and has the new one now.
+    Done,
+    /// Nothing has changed: the key has this value, or is not there.
+    Found(Option<Bytes>),
+}
+
+impl Swap {
+    /// Whether the value was swapped.
+    pub fn is_done(&self) -> bool {
+        *self == Swap::Done
+    }
+}
 
 /// # Operations that look before they write
 ///
@@ -103,7 +120,7 @@ impl Tree {
     /// let locks = db.tree("locks")?;
     /// assert_eq!(locks.compare_and_swap("printer", None, Some("ada"))?, Swap::Done);
     /// let other = locks.compare_and_swap("printer", None, Some("bob"))?;
-    /// assert_eq!(other, Swap::Found(Some(b"ada".to_vec())));
+    /// assert_eq!(other, Swap::Found(Some("ada".into())));
     /// assert!(locks.compare_and_swap("printer", Some("ada"), None)?.is_done());
     /// assert!(!locks.contains("printer")?);
     /// # Ok(())
@@ -121,10 +138,11 @@ impl Tree {
         check_key(key)?;
         new.map_or(Ok(()), check_value)?;
         let swap = self.on.swap(key, expected, new)?;
-        if swap.is_done() {
-            self.settle()?;
+        if let blink::Swap::Found(found) = swap {
+            return Ok(Swap::Found(found.map(Bytes::from)));
         }
-        Ok(swap)
+        self.settle()?;
+        Ok(Swap::Done)
     }
 
     /// Gives the value of `key` to `change`, sets the key to the value that `change` returns, and returns that. `None`
@@ -166,8 +184,8 @@ impl Tree {
             let old = self.on.get_to_change(key)?;
             let new = change(old.as_deref());
             new.as_deref().map_or(Ok(()), check_value)?;
-            let is_done =
-                new == old || self.on.swap(key, old.as_deref(), new.as_deref())?.is_done();
+            let is_done = new.as_deref() == old.as_deref()
+                || self.on.swap(key, old.as_deref(), new.as_deref())?.is_done();
             if is_done {
                 // Nobody else waits for the disk.
                 drop(attempts);

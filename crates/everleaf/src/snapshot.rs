@@ -11,7 +11,7 @@ use crate::cursor::{Cursor, Pair, Source};
 use crate::engine::{Cut, Engine, KeyBefore, Move, PoolTree, still};
 use crate::range::{Keys, OwnedBounds, Range, copy_bound};
 use crate::read_tree::{copy_part, own_reads, sealed};
-use crate::{AsBytes, KeyRange, ReadTree, Result, Tree};
+use crate::{AsBytes, Bytes, KeyRange, ReadTree, Result, Tree};
 
 /// All trees of a pool as they were at one moment, whatever is written later: a read transaction, from
 /// [`Db::snapshot`](crate::Db::snapshot).
@@ -160,7 +160,7 @@ impl ReadTree for SnapshotTree {
     }
 
     #[inline]
-    fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+    fn get(&self, key: impl AsBytes) -> Result<Option<Bytes>> {
         self.keys_at().get(key.as_bytes())
     }
 
@@ -242,8 +242,8 @@ pub(crate) struct KeysAt<'a> {
 
 impl KeysAt<'_> {
     #[inline]
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.read(key, Ok, |tree| tree.get(key))
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.read(key, |kept| Ok(kept.map(Bytes::from)), |tree| tree.get(key))
     }
 
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {

@@ -18,7 +18,7 @@ use crate::limits::{check_key, check_value};
 use crate::range::copy_bound;
 use crate::read_tree::own_reads;
 use crate::sorted::room_at_most;
-use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result, Swap, Tree};
+use crate::{AsBytes, Bytes, Durability, Error, KeyRange, ReadTree, Result, Swap, Tree};
 pub use cursor::TransactionCursor;
 pub use tree::TransactionTree;
 pub use walk::{TransactionKeys, TransactionRange};
@@ -211,7 +211,7 @@ impl TransactionOptions {
 ///     tx.put(&accounts, "ada", [ada - 30])?;
 ///     tx.put(&accounts, "bob", [bob + 30])
 /// })?;
-/// assert_eq!(accounts.get("bob")?, Some(vec![40]));
+/// assert_eq!(accounts.get("bob")?, Some([40].into()));
 /// # Ok(())
 /// # }
 /// ```
@@ -282,7 +282,7 @@ impl Transaction {
         tree: &Tree,
         key: impl AsBytes,
         value: impl AsBytes,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<Option<Bytes>> {
         let key = key.as_bytes();
         let old = self.get(tree, key)?;
         self.put(tree, key, value)?;
@@ -294,7 +294,7 @@ impl Transaction {
     /// # Errors
     ///
     /// Those of [`insert`](Transaction::insert).
-    pub fn remove(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+    pub fn remove(&self, tree: &Tree, key: impl AsBytes) -> Result<Option<Bytes>> {
         let key = key.as_bytes();
         check_key(key)?;
         let old = self.get(tree, key)?;

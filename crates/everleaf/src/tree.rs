@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use everleaf_tree::FoundValue;
 
+use crate::bytes::with_spare;
 use crate::cursor::{Cursor, Pair, Source};
 use crate::engine::{Cut, Engine, Move, PoolTree, ValueSource};
 use crate::limits::{check_key, check_value, check_value_len};
 use crate::range::{Keys, OwnedBounds, Range};
-use crate::read_tree::{sealed, with_spare};
-use crate::{AsBytes, Durability, Error, KeyRange, ReadTree, Result};
+use crate::read_tree::sealed;
+use crate::{AsBytes, Bytes, Durability, Error, KeyRange, ReadTree, Result};
 
 /// A named ordered map from byte strings to byte strings. Clones are handles to the same tree.
 ///
@@ -148,17 +149,17 @@ impl Tree {
     ///
     /// Those of [`put`](Tree::put). [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if
     /// the old value cannot be read; then nothing changes.
-    pub fn insert(&self, key: impl AsBytes, value: impl AsBytes) -> Result<Option<Vec<u8>>> {
+    pub fn insert(&self, key: impl AsBytes, value: impl AsBytes) -> Result<Option<Bytes>> {
         let (key, value) = (key.as_bytes(), value.as_bytes());
         check_key(key)?;
         check_value(value)?;
         let old = self.on.insert(key, value)?;
         self.settle()?;
-        Ok(old)
+        Ok(old.map(Bytes::from))
     }
 
-    /// Returns the value of `key`, or `None` if the key is not there. It may be a value that is not on disk yet. O(log n),
-    /// and O(bytes) for the copy.
+    /// Returns the value of `key`, or `None` if the key is not there. It may be a value that is not on disk yet. Up to 30
+    /// bytes allocate nothing, and a large value that is in memory is not copied. O(log n), and O(bytes) for the copy.
     ///
     /// # Errors
     ///
@@ -167,7 +168,7 @@ impl Tree {
     /// - [`NoMemory`](crate::Error::NoMemory) if an allocation failed.
     /// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
-    pub fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, key: impl AsBytes) -> Result<Option<Bytes>> {
         self.on.get(key.as_bytes())
     }
 
@@ -186,14 +187,14 @@ impl Tree {
     /// let tree = db.tree("t")?;
     /// tree.put("a", "1")?;
     /// tree.put("b", "2")?;
-    /// assert_eq!(tree.get_many(["b", "c", "a"])?, [Some(b"2".to_vec()), None, Some(b"1".to_vec())]);
+    /// assert_eq!(tree.get_many(["b", "c", "a"])?, [Some("2".into()), None, Some("1".into())]);
     /// # Ok(())
     /// # }
     /// ```
     pub fn get_many<K: AsBytes>(
         &self,
         keys: impl IntoIterator<Item = K>,
-    ) -> Result<Vec<Option<Vec<u8>>>> {
+    ) -> Result<Vec<Option<Bytes>>> {
         ReadTree::get_many(self, keys)
     }
 
@@ -376,12 +377,12 @@ impl Tree {
     /// # Errors
     ///
     /// Those of [`insert`](Tree::insert).
-    pub fn remove(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+    pub fn remove(&self, key: impl AsBytes) -> Result<Option<Bytes>> {
         let key = key.as_bytes();
         check_key(key)?;
         let old = self.on.remove(key)?;
         self.settle()?;
-        Ok(old)
+        Ok(old.map(Bytes::from))
     }
 
     /// Returns the pair with the smallest key, or `None` if the tree is empty. O(log n).
@@ -577,7 +578,7 @@ impl ReadTree for Tree {
     }
 
     #[inline]
-    fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+    fn get(&self, key: impl AsBytes) -> Result<Option<Bytes>> {
         Tree::get(self, key)
     }
 

@@ -162,7 +162,7 @@ fn a_transaction_takes_what_it_may_and_no_more() {
             assert!(taken <= BOUND + LIST_BYTES, "{what}: {taken} bytes");
             // It is as it was: what it has can be read, changed and removed, and it can be rolled back.
             let first = key(0, key_bytes, is_spread);
-            assert_eq!(tx.get(&tree, &first).expect("its own").as_ref(), Some(&value));
+            assert_eq!(tx.get(&tree, &first).expect("its own").as_deref(), Some(&value[..]));
             assert!(!tx.contains(&tree, key(n, key_bytes, is_spread)).unwrap_or(false));
             tx.delete(&tree, &first).expect("that takes nothing");
             tx.abort();

@@ -42,7 +42,7 @@ fn look(db: &Db, tree: &Tree) -> Result<()> {
         expect_value(&key, &found);
         assert!(last < Some(key.clone()), "the order is wrong");
         if up % 64 == 0 {
-            assert_eq!(at.get(&key)?, Some(found.into()));
+            assert_eq!(at.get(&key)?, Some(found));
         }
         up += 1;
         last = Some(key);

@@ -74,7 +74,7 @@ fn an_epoch_beyond_memory_is_refused_and_ends_as_it_was() {
             db.rename_tree("t", "u").expect_err("too much"),
         ];
         errors.iter().for_each(|error| assert!(is_refusal(error), "{error}"));
-        assert_eq!(tree.get(&there).expect("sound"), Some(value(next)));
+        assert_eq!(tree.get(&there).expect("sound"), Some(value(next).into()));
         for absent in [key(refused), b"a".to_vec(), b"large".to_vec()] {
             assert_eq!(tree.get(absent).expect("sound"), None);
         }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use everleaf::{
-    Db, Durability, Error, KEY_BYTES_MAX, Options, TREE_NAME_BYTES_MAX, Tree, VALUE_BYTES_MAX,
+    Bytes, Db, Durability, Error, KEY_BYTES_MAX, Options, TREE_NAME_BYTES_MAX, Tree,
+    VALUE_BYTES_MAX,
 };
 use tempfile::TempDir;
 
@@ -48,7 +49,7 @@ fn compare(db: &Db, model: &Model) {
         let (found_key, found_value) = pairs.next().expect("a pair is missing").unwrap();
         assert!(found_key == *key, "{} bytes of key, not {}", found_key.len(), key.len());
         assert!(found_value == *value, "{} bytes, not {}", found_value.len(), value.len());
-        assert!(tree.get(key).unwrap().as_ref() == Some(value));
+        assert!(tree.get(key).unwrap().as_deref() == Some(&value[..]));
     }
     assert!(pairs.next().is_none());
     assert!(tree.iter().rev().map(|pair| pair.unwrap().0).eq(model.keys().rev().cloned()));
@@ -83,11 +84,11 @@ impl Place {
 
     fn insert(&mut self, key: Vec<u8>, value: Vec<u8>) {
         let old = self.tree().insert(&key, &value).unwrap();
-        assert!(old == self.model.insert(key, value));
+        assert!(old.map(Bytes::into_vec) == self.model.insert(key, value));
     }
 
     fn remove(&mut self, key: &[u8]) {
-        assert!(self.tree().remove(key).unwrap() == self.model.remove(key));
+        assert!(self.tree().remove(key).unwrap().map(Bytes::into_vec) == self.model.remove(key));
     }
 
     /// Compares now, after a kill, after a close and after a drop.
@@ -219,10 +220,10 @@ fn the_largest_value() {
     let value = bytes(VALUE_BYTES_MAX, 9);
     let db = Db::open(&path).unwrap();
     db.with(Durability::Sync).tree("t").unwrap().insert("k", &value).unwrap();
-    assert!(db.tree("t").unwrap().get("k").unwrap().as_ref() == Some(&value));
+    assert!(db.tree("t").unwrap().get("k").unwrap().as_deref() == Some(&value[..]));
     db.close().unwrap();
     let db = Db::open(&path).unwrap();
-    assert!(db.tree("t").unwrap().get("k").unwrap().as_ref() == Some(&value));
+    assert!(db.tree("t").unwrap().get("k").unwrap().as_deref() == Some(&value[..]));
     assert_eq!(db.check().unwrap(), []);
     assert_eq!(db.count().unwrap().trees[0].value_bytes, VALUE_BYTES_MAX as u64);
     db.tree("t").unwrap().remove("k").unwrap();
@@ -275,7 +276,7 @@ fn many_trees() {
             for (i, tree) in db.count().unwrap().trees.iter().take(TREES).enumerate() {
                 assert_eq!((&tree.name, tree.entries), (&name(i), (i % 40) as u64 + 1));
                 let found = db.open_tree(&tree.name).unwrap().unwrap().get("round").unwrap();
-                assert_eq!(found, Some(round.to_be_bytes().to_vec()));
+                assert_eq!(found, Some(round.to_be_bytes().into()));
             }
         };
         for round in 0..3 {

@@ -77,7 +77,7 @@ fn opening_a_closed_pool_costs_little_memory() {
     // Small pages become huge ones meanwhile.
     let tree = db.tree("t").expect("there");
     for i in 0..pairs {
-        assert_eq!(tree.get(key(i)).expect("sound"), Some(value(i)));
+        assert_eq!(tree.get(key(i)).expect("sound"), Some(value(i).into()));
     }
     let huge = figure("smaps_rollup", "AnonHugePages:") >> 10;
     println!("all read: {} MiB, {huge} of them in huge pages", resident() >> 20);

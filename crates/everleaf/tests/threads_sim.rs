@@ -50,7 +50,7 @@ fn work(db: &Db, tree: &Tree, other: &Tree, thread: u32) {
                 let how = if kind == 0 { Durability::Sync } else { Durability::Buffered };
                 tree.with(how).insert(key(thread, n), value(thread, n)).expect("room");
                 let got = tree.get(key(thread, n)).expect("readable");
-                assert_eq!(got, Some(value(thread, n).into_bytes()));
+                assert_eq!(got, Some(value(thread, n).into_bytes().into()));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use everleaf::Db;
+use everleaf::{Bytes, Db};
 use everleaf_file::io::SimIo;
 
 use crate::input::Input;
@@ -68,7 +68,7 @@ fn look(input: &mut Input<'_>, db: &Db, model: &Model, no: usize) {
     let Some(tree) = db.open_tree(TREES[no]).expect("sound") else { return };
     let entries = &model[TREES[no]];
     let key = script::key(input);
-    assert_eq!(tree.get(&key).expect("sound"), entries.get(&key).cloned());
+    assert_eq!(tree.get(&key).expect("sound").map(Bytes::into_vec), entries.get(&key).cloned());
     assert_eq!(tree.contains(&key).expect("sound"), entries.contains_key(&key));
     let pair = |(key, value): (&Vec<u8>, &Vec<u8>)| (key[..].into(), value[..].into());
     assert_eq!(tree.first().expect("sound"), entries.first_key_value().map(pair));

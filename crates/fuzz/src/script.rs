@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everleaf::{Db, Error, Options, Result, Tree};
+use everleaf::{Bytes, Db, Error, Options, Result, Tree};
 use everleaf_file::io::SimIo;
 
 use crate::input::Input;
@@ -67,11 +67,15 @@ pub fn change(input: &mut Input<'_>, db: &Db, model: &mut Model, no: usize) -> R
     let entries = model.entry(name.to_owned()).or_default();
     if input.u8().is_multiple_of(4) {
         let key = key(input);
-        assert_eq!(tree.remove(&key)?, entries.remove(&key), "what remove says of {key:x?}");
+        assert_eq!(
+            tree.remove(&key)?.map(Bytes::into_vec),
+            entries.remove(&key),
+            "what remove says of {key:x?}"
+        );
     } else {
         let (key, value) = (key(input), value(input));
         let old = tree.insert(&key, &value)?;
-        assert_eq!(old, entries.insert(key, value), "what insert says");
+        assert_eq!(old.map(Bytes::into_vec), entries.insert(key, value), "what insert says");
     }
     Ok(())
 }
@@ -86,7 +90,7 @@ pub fn thin_out(db: &Db, model: &mut Model, no: usize) -> Result<()> {
     let entries = model.entry(name.to_owned()).or_default();
     let keys: Vec<Vec<u8>> = entries.keys().step_by(2).cloned().collect();
     for key in keys {
-        assert_eq!(tree.remove(&key)?, entries.remove(&key));
+        assert_eq!(tree.remove(&key)?.map(Bytes::into_vec), entries.remove(&key));
     }
     Ok(())
 }

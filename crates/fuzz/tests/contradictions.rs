@@ -157,7 +157,7 @@ fn a_map_that_calls_everything_free() {
             tree.insert([0xf0, i], [i]).expect("there is room");
         }
         for i in 0..30 {
-            assert_eq!(tree.get(key(i)).expect("whole"), Some(value(i)));
+            assert_eq!(tree.get(key(i)).expect("whole"), Some(value(i).into()));
         }
         let pairs: Vec<_> = tree.iter().map(|pair| pair.expect("whole")).collect();
         assert_eq!(pairs.len(), 90);

@@ -263,7 +263,9 @@ fn read_all(db: &Db, truth: &Model, what: &str) -> Result<()> {
         }
         for (key, value) in entries.iter().step_by(3) {
             match tree.get(key) {
-                Ok(found) => assert_eq!(found.as_ref(), Some(value), "{what}: {key:x?} in {name}"),
+                Ok(found) => {
+                    assert_eq!(found.as_deref(), Some(&value[..]), "{what}: {key:x?} in {name}")
+                }
                 Err(error) => note(error),
             }
         }

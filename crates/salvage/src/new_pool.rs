@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everleaf::io::{Access, Io};
-use everleaf::{Db, Error, Options, Result, Tree};
+use everleaf::{Bytes, Db, Error, Options, Result, Tree};
 
 /// Bytes that are written before the pool is closed and opened again, because an open pool keeps
 /// in memory what it has touched.
@@ -72,7 +72,10 @@ impl NewPool {
 
     /// The value of a key of the chosen tree.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.tree.as_ref().map_or(Ok(None), |tree| tree.get(key))
+        self.tree
+            .as_ref()
+            .map_or(Ok(None), |tree| tree.get(key))
+            .map(|value| value.map(Bytes::into_vec))
     }
 
     /// Sets the value of a key that has none in the chosen tree; else changes nothing and says so.

@@ -213,7 +213,7 @@ impl<M: DbMedium> OpenTree<M> {
         }
     }
 
-    #[inline(always)]
+    #[cfg(feature = "dax")]
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.read(|tree| tree.get(key))
     }

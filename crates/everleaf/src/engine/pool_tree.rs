@@ -7,6 +7,7 @@
 //! Among them are writes that look at what is there, each one operation of its tree; and loads, leaf by leaf where
 //! pairs fill leaves.
 
+use std::mem;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ use super::medium::{DbTree, on_medium};
 use super::open_tree::{OpenTree, TreeHandle, ValueSource, put_from};
 use super::reclaim::{Background, Reclaim};
 use super::versions::{Cut, ImageKeeper, Images};
-use crate::{Durability, Error, Result};
+use crate::bytes::with_spare;
+use crate::{Bytes, Durability, Error, Result};
 
 /// So many keys of a range are removed before the next ones are looked up.
 const CHUNK_KEYS: usize = 1024;
@@ -128,8 +130,14 @@ impl PoolTree {
         })
     }
 
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_medium!(self, on => on.get(key))
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        with_spare(|spare| {
+            let mut value = FoundValue::new(mem::take(spare));
+            let is_there = self.find_value(key, &mut value)?;
+            let bytes = is_there.then(|| Bytes::found(&mut value, "a value")).transpose()?;
+            *spare = mem::take(value.own());
+            Ok(bytes)
+        })
     }
 
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
@@ -161,8 +169,9 @@ impl PoolTree {
     }
 
     /// The value of a key, for who is about to change it.
-    pub fn get_to_change(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        on_medium!(self, on => on.expect_writable().and_then(|()| on.get(key)))
+    pub fn get_to_change(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        on_medium!(self, on => on.expect_writable())?;
+        self.get(key)
     }
 
     /// Whether a key is there, for who is about to change that.
@@ -390,11 +399,6 @@ impl<S: Reclaim> On<S> {
     #[inline]
     fn read<T>(&self, look: impl FnMut(&DbTree<S::Medium>) -> Result<T>) -> Result<T> {
         read(self.store(), || self.tree.read(look))
-    }
-
-    #[inline(always)]
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        read(self.store(), || self.tree.get(key))
     }
 
     /// Writes to a key, if it is known which one; `keeping` if there is a cut that may need what that replaces.

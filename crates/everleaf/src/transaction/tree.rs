@@ -12,7 +12,7 @@ use crate::cursor::Pair;
 use crate::range::OwnedBounds;
 use crate::read_tree::{copy_part, own_reads, sealed};
 use crate::spans::Upto;
-use crate::{AsBytes, KeyRange, ReadTree, Result, Tree};
+use crate::{AsBytes, Bytes, KeyRange, ReadTree, Result, Tree};
 
 /// A [`Tree`] as a [`Transaction`](crate::Transaction) sees it, from [`Transaction::of`](crate::Transaction::of): for code that takes any
 /// [`ReadTree`]. It reads as the transaction's own methods do, and [the same counts as read](crate::Transaction#reads).
@@ -46,9 +46,9 @@ impl<'t> ReadTree for TransactionTree<'t, '_> {
     }
 
     #[inline(always)]
-    fn get(&self, key: impl AsBytes) -> Result<Option<Vec<u8>>> {
+    fn get(&self, key: impl AsBytes) -> Result<Option<Bytes>> {
         let key = key.as_bytes();
-        let own = |own: Option<&[u8]>| own.map(|own| fallible::copy(own, "a value")).transpose();
+        let own = |own: Option<&[u8]>| own.map(|own| Bytes::copy(own, "a value")).transpose();
         self.work.read(self.tree, key, own, |then| then.get(key))
     }
 

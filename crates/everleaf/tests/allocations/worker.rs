@@ -218,6 +218,10 @@ impl Worker<'_> {
         &self.known.model[&tree]
     }
 
+    fn value(&self, tree: usize, key: &[u8]) -> Option<&[u8]> {
+        self.pairs(tree).get(key).map(Vec::as_slice)
+    }
+
     /// Makes changes by a transaction, which looks at what it changes.
     fn transact(&self, changes: &[Change]) -> Result<()> {
         let tree = |i: usize| self.trees[i].as_ref().expect("just made");
@@ -231,7 +235,8 @@ impl Worker<'_> {
                 None => tx.remove(tree(*i), key),
             })?;
             let before = own.insert((i, key), value.as_ref());
-            assert_eq!(old.as_ref(), before.unwrap_or_else(|| self.pairs(*i).get(key)), "it had");
+            let before = before.unwrap_or_else(|| self.pairs(*i).get(key));
+            assert_eq!(old.as_deref(), before.map(Vec::as_slice), "it had");
         }
         armed(|| tx.commit())
     }
@@ -249,7 +254,7 @@ impl Worker<'_> {
                     Some(value) => tree.insert(key, value),
                     None => tree.remove(key),
                 })?;
-                assert_eq!(old.as_ref(), self.pairs(*i).get(key), "the old value");
+                assert_eq!(old.as_deref(), self.value(*i, key), "the old value");
             }
             Operation::Batch(changes) => {
                 for change in changes {
@@ -272,7 +277,7 @@ impl Worker<'_> {
             Operation::Get(i, key) => {
                 let tree = self.tree(*i)?;
                 let value = armed(|| tree.get(key))?;
-                assert_eq!(value.as_ref(), self.pairs(*i).get(key), "a value");
+                assert_eq!(value.as_deref(), self.value(*i, key), "a value");
                 let mut part = [0; 100];
                 let n = armed(|| tree.read_at(key, 10, &mut part))?;
                 let behind = value.map(|value| value.len().saturating_sub(10).min(100));
@@ -311,7 +316,7 @@ impl Worker<'_> {
         for Change { tree, key, .. } in changes {
             let Some(handle) = &self.trees[*tree] else { continue };
             let value = handle.get(key).expect("there is memory");
-            assert_eq!(value.as_ref(), self.pairs(*tree).get(key), "after a failure");
+            assert_eq!(value.as_deref(), self.value(*tree, key), "after a failure");
         }
     }
 
@@ -342,7 +347,7 @@ impl Worker<'_> {
                     panic!("tree {i} is gone");
                 };
                 for (key, value) in pairs {
-                    assert_eq!(armed(|| tree.get(key))?.as_ref(), Some(value));
+                    assert_eq!(armed(|| tree.get(key))?.as_deref(), Some(&value[..]));
                 }
                 Ok(())
             };

@@ -54,7 +54,9 @@ impl Step {
     pub fn make(&self, tx: &Transaction, tree: &Tree) -> Result<Told> {
         let pair = |pair: Option<everleaf::Pair>| pair.map(|(k, v)| (k[..].into(), v[..].into()));
         Ok(match self {
-            Self::Insert(key, value) => Told::Value(tx.insert(tree, key, value)?.map(Bytes::from)),
+            Self::Insert(key, value) => {
+                Told::Value(tx.insert(tree, key, value)?.map(|v| v[..].into()))
+            }
             Self::Update(key, value) => {
                 let new =
                     tx.update(tree, key, |old| updated(old, value).map(|new| new.to_vec()))?;

@@ -111,7 +111,7 @@ fn keys_and_values_are_whatever_is_a_byte_string() -> Result<()> {
     )?;
     tree.put(Arc::<[u8]>::from(&b"arc"[..]), std::borrow::Cow::Borrowed(&b"cow"[..]))?;
     assert_eq!(tree.get(&text)?.as_deref(), Some(&[7][..]));
-    assert_eq!(tree.get(number.to_be_bytes())?, Some(b"array".to_vec()));
+    assert_eq!(tree.get(number.to_be_bytes())?, Some(b"array".into()));
     assert_eq!(tree.len()?, 5);
     Ok(())
 }
@@ -166,7 +166,7 @@ fn a_transaction_has_what_a_tree_has() -> Result<()> {
     assert_eq!(tx.remove_range(&tree, "b"..="c")?, 2);
     tx.commit()?;
     assert_eq!(keys(tree.iter()), ["e", "f"]);
-    assert_eq!(tree.get("e")?, Some(b"23".to_vec()));
+    assert_eq!(tree.get("e")?, Some(b"23".into()));
     Ok(())
 }
 
@@ -180,7 +180,7 @@ fn what_is_not_there_needs_no_type() -> Result<()> {
     batch.put(&tree, "a", "1")?;
     batch.delete(&tree, "k")?;
     batch.commit()?;
-    assert_eq!(tree.get_many(["a", "k"])?, [Some(b"1".to_vec()), None]);
+    assert_eq!(tree.get_many(["a", "k"])?, [Some(b"1".into()), None]);
     assert_eq!(tree.get_many(vec![String::from("a")])?.len(), 1);
     Ok(())
 }

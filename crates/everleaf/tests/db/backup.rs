@@ -150,7 +150,7 @@ fn a_compaction_makes_the_file_shorter_and_keeps_what_is_alive() {
     assert!(stats.live_bytes + stats.free_bytes <= stats.file_bytes + (1 << 20), "{stats:?}");
     for i in 0..100_u32 {
         let found = tree.get(i.to_be_bytes()).expect("sound");
-        assert!(found == (i % 10 == 0).then(|| value(i)), "value {i}");
+        assert!(found == (i % 10 == 0).then(|| value(i).into()), "value {i}");
     }
 }
 
@@ -181,5 +181,5 @@ fn what_cannot_be_copied_or_compacted_is_said() {
     assert!(matches!(reader.compact(), Err(Error::ReadOnly)));
     reader.backup(at("second")).expect("a reader copies");
     let copy = Db::open(at("second")).expect("a copy");
-    assert_eq!(copy.tree("t").expect("there").get("k").expect("sound"), Some(b"w".to_vec()));
+    assert_eq!(copy.tree("t").expect("there").get("k").expect("sound"), Some(b"w".into()));
 }

@@ -162,7 +162,7 @@ fn a_batch_that_meets_a_damaged_page_is_refused_before_its_first_change() {
     batch.put(&good, "k", "new").unwrap();
     batch.delete(&bad, 50u32.to_be_bytes()).unwrap();
     assert!(matches!(batch.commit(), Err(Error::Corrupt { .. })));
-    assert_eq!(good.get("k").unwrap(), Some(b"old".to_vec()));
+    assert_eq!(good.get("k").unwrap(), Some(b"old".into()));
     good.insert("k", "later").unwrap();
     db.sync().unwrap();
 }
@@ -342,7 +342,7 @@ fn a_batch_beside_writers_of_its_leaves_makes_all_its_changes() {
             for n in 0..4000_u32 {
                 let gone = (n + u32::from(round)).is_multiple_of(3);
                 let value = tree.get([n.to_be_bytes(), [0; 4]].concat()).unwrap();
-                assert_eq!(value, (!gone).then(|| vec![round; 20]), "{n} in round {round}");
+                assert_eq!(value, (!gone).then(|| vec![round; 20].into()), "{n} in round {round}");
             }
         }
         ended.store(true, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use everleaf::{Bytes, Db, Options, Pair, ReadTree, Tree};
+use everleaf::{Bytes, Db, Options, Pair, ReadTree, Swap, Tree};
 
 /// Lengths of keys and values: in place, in a room that pairs share, of an allocation of their own, and of large values.
 const PAIRS: [(usize, usize); 8] =
@@ -60,12 +60,20 @@ fn pairs_outlive_the_iterator_later_writes_of_their_leaf_the_tree_and_the_db() {
         }
         let ends = [tree.first(), tree.last(), tree.floor("\u{7f}"), tree.ceiling("")];
         let ends = ends.map(|pair| pair.expect("sound").expect("there"));
+        let got = tree.get(key(5, bytes.0)).expect("sound").expect("there");
+        let many = tree.get_many([key(5, bytes.0), key(6, bytes.0)]).expect("sound");
+        let replaced = tree.insert(key(5, bytes.0), "new").expect("room").expect("there");
+        let swap = tree.compare_and_swap(key(6, bytes.0), None, Some("new")).expect("room");
+        let removed = tree.remove(key(6, bytes.0)).expect("room").expect("there");
         let popped = tree.pop_first().expect("sound").expect("there");
         tree.clear().expect("room");
         (0..COUNT).for_each(|n| tree.put(key(n, bytes.0), [9; 40]).expect("room"));
         assert!(db.drop_tree("t").expect("writable"));
         drop(tree);
         db.close().expect("no fault");
+        assert!(got == value(6, bytes.1) && replaced == got && removed == value(7, bytes.1));
+        assert_eq!(swap, Swap::Found(Some(removed.clone())));
+        assert_eq!(many, [Some(got), Some(removed)]);
         let again = pairs.split_off(COUNT as usize);
         expect_first_values(&pairs, bytes);
         expect_first_values(&again, bytes);

@@ -173,7 +173,7 @@ fn a_close_gives_the_lock_back_whatever_handles_live_on() {
             // What the old handles let go is not the new one's lock.
             assert!(matches!(options.open(&path), Err(Error::Locked { .. })));
             let found = next.tree("t").expect("there").get(7u32.to_be_bytes()).expect("open");
-            assert_eq!(found, Some(b"new".to_vec()));
+            assert_eq!(found, Some(b"new".into()));
             assert_eq!(next.check().expect("readable"), []);
         }
     }
@@ -201,7 +201,7 @@ fn a_pool_that_is_poisoned_reads_on_and_has_what_was_durable() {
         };
         assert!(is_poisoned(tree.put("late", "3")) && is_poisoned(batch.commit()));
         assert!(is_poisoned(db.drop_tree("t").map(drop)) && is_poisoned(tree.delete("kept")));
-        assert_eq!(tree.get("at risk").expect("readable"), Some(b"2".to_vec()));
+        assert_eq!(tree.get("at risk").expect("readable"), Some(b"2".into()));
         // On persistent memory a write is durable when it returns.
         assert_eq!(is_poisoned(db.sync()), storage == Storage::File);
         assert_eq!(is_poisoned(db.clone().close()), storage == Storage::File);

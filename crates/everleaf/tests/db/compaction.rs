@@ -44,7 +44,7 @@ fn a_long_pool(path: &Path) -> (Db, Tree) {
 fn expect_all(tree: &Tree) {
     for i in 0..LARGE {
         let found = tree.get(key(i)).expect("sound");
-        assert!(found == (i % 10 == 0).then(|| large(i)), "value {i}");
+        assert!(found == (i % 10 == 0).then(|| large(i).into()), "value {i}");
     }
 }
 
@@ -62,7 +62,7 @@ fn a_compaction_moves_the_journal_from_the_end_of_the_file() {
     std::fs::copy(&path, &killed).expect("room");
     let copy = Db::open(&killed).expect("a pool");
     let found = copy.tree("t").expect("there");
-    assert_eq!(found.get("after").expect("sound"), Some(b"it".to_vec()));
+    assert_eq!(found.get("after").expect("sound"), Some(b"it".into()));
     expect_all(&found);
     assert_eq!(copy.check().expect("readable"), []);
     expect_all(&tree);
@@ -97,7 +97,7 @@ fn a_compaction_beside_a_writer_moves_the_journal_too() {
     db.abandon().expect("open");
     let db = Db::open(&path).expect("a pool");
     let tree = db.tree("t").expect("there");
-    assert_eq!(tree.get("busy").expect("sound"), Some(key(last).to_vec()));
+    assert_eq!(tree.get("busy").expect("sound"), Some(key(last).into()));
     expect_all(&tree);
     assert_eq!(db.check().expect("readable"), []);
 }

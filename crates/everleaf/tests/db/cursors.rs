@@ -89,10 +89,13 @@ fn write(tree: &Tree, map: &mut Map, rng: &mut Rng) {
     };
     let key = key.unwrap_or_else(|| some_key(rng));
     if rng.below(5) < 2 {
-        assert_eq!(tree.remove(&key).expect("sound"), map.remove(&key));
+        assert_eq!(tree.remove(&key).expect("sound").map(Bytes::into_vec), map.remove(&key));
     } else {
         let value = some_value(rng);
-        assert_eq!(tree.insert(&key, &value).expect("room"), map.insert(key, value));
+        assert_eq!(
+            tree.insert(&key, &value).expect("room").map(Bytes::into_vec),
+            map.insert(key, value)
+        );
     }
 }
 

@@ -38,7 +38,7 @@ fn pairs_at(snapshot: &Snapshot, name: &str, value: &str) -> Result<usize> {
         let (key, found) = pair?;
         assert_eq!(key, (pairs as u32).to_be_bytes());
         assert!(found.starts_with(value.as_bytes()));
-        assert_eq!(tree.get(&key)?, Some(found.into()));
+        assert_eq!(tree.get(&key)?, Some(found));
         pairs += 1;
     }
     assert_eq!(tree.iter().rev().count(), pairs);

@@ -42,10 +42,10 @@ fn insert_returns_the_old_value_and_remove_the_last() {
     let (_dir, db) = pool();
     let tree = db.tree("t").unwrap();
     assert_eq!(tree.insert("k", "1").unwrap(), None);
-    assert_eq!(tree.with(Durability::Sync).insert("k", "2").unwrap(), Some(b"1".to_vec()));
-    assert_eq!(tree.get("k").unwrap(), Some(b"2".to_vec()));
+    assert_eq!(tree.with(Durability::Sync).insert("k", "2").unwrap(), Some(b"1".into()));
+    assert_eq!(tree.get("k").unwrap(), Some(b"2".into()));
     assert!(tree.contains("k").unwrap());
-    assert_eq!(tree.remove("k").unwrap(), Some(b"2".to_vec()));
+    assert_eq!(tree.remove("k").unwrap(), Some(b"2".into()));
     assert_eq!(tree.with(Durability::Sync).remove("k").unwrap(), None);
     assert!(!tree.contains("k").unwrap());
 }
@@ -120,7 +120,7 @@ fn a_batch_applies_in_order_and_only_when_committed() {
     assert!(!two.contains("k").unwrap());
     batch.commit().unwrap();
     assert_eq!(keys(one.iter()), [b"l".to_vec()]);
-    assert_eq!(two.get("k").unwrap(), Some(b"2".to_vec()));
+    assert_eq!(two.get("k").unwrap(), Some(b"2".into()));
     let (_other_dir, other) = pool();
     let mut batch = other.batch();
     assert!(matches!(batch.put(&one, "k", "1"), Err(Error::OtherPool { .. })));
@@ -174,7 +174,7 @@ fn what_was_closed_or_dropped_is_there_again() {
     db.close().unwrap();
     let db = Db::open(&path).unwrap();
     assert_eq!(db.tree_names().unwrap(), ["a", "b"]);
-    assert_eq!(db.tree("b").unwrap().get("k").unwrap(), Some(vec![1; 100_000]));
+    assert_eq!(db.tree("b").unwrap().get("k").unwrap(), Some(vec![1; 100_000].into()));
     db.tree("a").unwrap().remove("k").unwrap();
     drop(db);
     let db = Options::new().read_only(true).open(&path).unwrap();
@@ -300,5 +300,5 @@ fn an_insert_from_the_destructor_of_a_thread_local_is_one_like_any_other() {
         theirs.insert("first", "words").expect("room");
     });
     thread.join().expect("no panic");
-    assert_eq!(tree.get("last").expect("readable"), Some(b"words".to_vec()));
+    assert_eq!(tree.get("last").expect("readable"), Some(b"words".into()));
 }

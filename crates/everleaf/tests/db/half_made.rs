@@ -41,5 +41,5 @@ fn a_pool_without_a_catalog_reads_as_an_empty_one_and_gets_it_from_a_writer() {
     db.close().expect("no fault");
     let db = reader.open_on(Arc::new(killed), path).expect("a pool");
     let tree = db.open_tree("t").expect("readable").expect("made");
-    assert_eq!(tree.get("k").expect("readable"), Some(b"v".to_vec()));
+    assert_eq!(tree.get("k").expect("readable"), Some(b"v".into()));
 }

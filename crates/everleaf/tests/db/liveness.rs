@@ -94,9 +94,9 @@ fn what_returns_the_old_value_does() {
     let (_, _, tree) = new(2);
     for old in [value(1, MIB), value(2, 10), value(3, 100_000), Vec::new()] {
         tree.put("k", &old).expect("room");
-        assert_eq!(tree.insert("k", value(4, 50_000)).expect("room"), Some(old.clone()));
+        assert_eq!(tree.insert("k", value(4, 50_000)).expect("room"), Some(old.clone().into()));
         tree.put("k", &old).expect("room");
-        assert_eq!(tree.remove("k").expect("room"), Some(old));
+        assert_eq!(tree.remove("k").expect("room"), Some(old.into()));
         assert_eq!(tree.remove("k").expect("room"), None);
         assert_eq!(tree.insert("k", "").expect("room"), None);
     }
@@ -157,7 +157,7 @@ fn a_get_reads_its_value_once_beside_a_writer_of_its_neighbour() {
     tree.put("large", value(1, 8 * MIB)).expect("room");
     tree.put("neighbour", "0").expect("room");
     disk.record();
-    assert_eq!(tree.get("large").expect("sound"), Some(value(1, 8 * MIB)));
+    assert_eq!(tree.get("large").expect("sound"), Some(value(1, 8 * MIB).into()));
     let alone = reads(&disk);
     assert!(alone > 0);
 
@@ -173,7 +173,7 @@ fn a_get_reads_its_value_once_beside_a_writer_of_its_neighbour() {
     disk.pause_no_more();
     drop(next);
     let got = got.recv_timeout(PATIENCE).expect("it comes back");
-    assert_eq!(got.expect("sound"), Some(value(1, 8 * MIB)));
+    assert_eq!(got.expect("sound"), Some(value(1, 8 * MIB).into()));
     assert_eq!(reads(&disk), alone);
 }
 
@@ -196,10 +196,10 @@ fn a_one_byte_get_does_not_wait_for_the_removal_of_a_large_neighbour() {
             (tree.get("small").expect("sound"), small.1)
         });
         let meanwhile = meanwhile.recv_timeout(PATIENCE).expect("nobody waits");
-        assert_eq!(meanwhile, (Some(b"2".to_vec()), "2".into()));
+        assert_eq!(meanwhile, (Some(b"2".into()), "2".into()));
         drop(go_on);
         let old = old.recv_timeout(PATIENCE).expect("it comes back").expect("sound");
-        assert_eq!(old, Some(value(1, 8 * MIB)), "{write}");
+        assert_eq!(old, Some(value(1, 8 * MIB).into()), "{write}");
         tree.put("large", value(1, 8 * MIB)).expect("room");
     }
 }
@@ -222,9 +222,9 @@ fn a_value_that_is_removed_while_it_is_read_keeps_its_place_until_then() {
     tree.put("less", value(3, MIB)).expect("room elsewhere");
     drop(go_on);
     let got = got.recv_timeout(PATIENCE).expect("it comes back");
-    assert_eq!(got.expect("whole"), Some(old));
+    assert_eq!(got.expect("whole"), Some(old.into()));
     tree.put("other", value(2, 8 * MIB)).expect("room again");
-    assert_eq!(tree.get("other").expect("sound"), Some(value(2, 8 * MIB)));
+    assert_eq!(tree.get("other").expect("sound"), Some(value(2, 8 * MIB).into()));
     assert_eq!(db.check().expect("reads"), []);
 }
 

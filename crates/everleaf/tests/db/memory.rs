@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use everleaf::io::{Fault, SimIo};
-use everleaf::{Db, Error, Options, Tree};
+use everleaf::{Bytes, Db, Error, Options, Tree};
 use everleaf_testing::{Rng, seed_or, vecs};
 
 use crate::cut::disk::{Call, Disk};
@@ -52,7 +52,7 @@ fn a_pool_that_is_larger_than_its_memory_is_a_pool() {
         tree.insert(key(i), value(i, 0)).expect("space");
     }
     for i in (0..PAIRS).step_by(3) {
-        assert_eq!(tree.insert(key(i), value(i, 1)).expect("space"), Some(value(i, 0)));
+        assert_eq!(tree.insert(key(i), value(i, 1)).expect("space"), Some(value(i, 0).into()));
     }
     for i in (0..PAIRS).step_by(7) {
         assert!(tree.remove(key(i)).expect("sound").is_some());
@@ -62,7 +62,9 @@ fn a_pool_that_is_larger_than_its_memory_is_a_pool() {
     let holds = |tree: &Tree| {
         let n = tree.iter().map(|pair| drop(pair.expect("sound"))).count() as u64;
         assert_eq!(n, PAIRS - PAIRS.div_ceil(7));
-        (0..PAIRS).for_each(|i| assert_eq!(tree.get(key(i)).expect("sound"), expected(i), "{i}"));
+        (0..PAIRS).for_each(|i| {
+            assert_eq!(tree.get(key(i)).expect("sound").map(Bytes::into_vec), expected(i), "{i}")
+        });
     };
     holds(&tree);
     let bytes = settled(&db);
@@ -104,7 +106,7 @@ fn memory_does_not_grow_with_the_file() {
     let mut rng = Rng(seed_or(1));
     for _ in 0..20_000 {
         let i = rng.below(PAIRS);
-        assert_eq!(tree.get(ordered(i)).expect("sound"), Some(long(i)));
+        assert_eq!(tree.get(ordered(i)).expect("sound"), Some(long(i).into()));
     }
     for _ in 0..2000 {
         let i = rng.below(PAIRS);
@@ -213,10 +215,15 @@ fn step(rng: &mut Rng, tree: &Tree, model: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
             let len = [8, 90, 300, 700, 3000, 9000][rng.below(6) as usize];
             let value = vec![rng.below(256) as u8; len];
             let before = tree.insert(&key, &value).expect("space");
-            assert_eq!(before, model.insert(key, value));
+            assert_eq!(before.map(Bytes::into_vec), model.insert(key, value));
         }
-        4..6 => assert_eq!(tree.remove(&key).expect("sound"), model.remove(&key)),
-        6..9 => assert_eq!(tree.get(&key).expect("sound").as_ref(), model.get(&key)),
+        4..6 => {
+            assert_eq!(tree.remove(&key).expect("sound").map(Bytes::into_vec), model.remove(&key))
+        }
+        6..9 => assert_eq!(
+            tree.get(&key).expect("sound").as_deref(),
+            model.get(&key).map(Vec::as_slice)
+        ),
         _ => {
             let range = (Bound::Included(key.clone()), Bound::Unbounded);
             let found = tree.range(key..).take(30).map(|pair| vecs(pair.expect("sound")));
@@ -280,14 +287,16 @@ fn threads_share_a_small_memory() {
                     for round in 0..12_000 {
                         let i = rng.below(8000) * THREADS + t;
                         if rng.below(4) == 0 {
-                            assert_eq!(tree.remove(key(i)).expect("sound"), mine.remove(&i));
+                            let before = tree.remove(key(i)).expect("sound");
+                            assert_eq!(before.map(Bytes::into_vec), mine.remove(&i));
                         } else {
                             let value = value(i, round);
                             let before = tree.insert(key(i), &value).expect("space");
-                            assert_eq!(before, mine.insert(i, value));
+                            assert_eq!(before.map(Bytes::into_vec), mine.insert(i, value));
                         }
                         let i = rng.below(8000) * THREADS + t;
-                        assert_eq!(tree.get(key(i)).expect("sound").as_ref(), mine.get(&i));
+                        let found = tree.get(key(i)).expect("sound");
+                        assert_eq!(found.as_deref(), mine.get(&i).map(Vec::as_slice));
                     }
                     mine
                 })
@@ -306,7 +315,7 @@ fn threads_share_a_small_memory() {
         let maps: Vec<_> = writers.into_iter().map(|writer| writer.join().expect("done")).collect();
         is_over.store(true, Ordering::Relaxed);
         for (i, value) in maps.iter().flatten() {
-            assert_eq!(tree.get(key(*i)).expect("sound").as_ref(), Some(value));
+            assert_eq!(tree.get(key(*i)).expect("sound").as_deref(), Some(&value[..]));
         }
         let n = maps.iter().map(BTreeMap::len).sum::<usize>();
         assert_eq!(tree.iter().count(), n);
@@ -330,7 +339,7 @@ fn a_batch_may_be_larger_than_memory() {
         (0..10_000).for_each(|i| batch.put(&tree, key(i), value(i, round)).expect("memory"));
         batch.commit().expect("space");
         for i in 0..10_000 {
-            assert_eq!(tree.get(key(i)).expect("sound"), Some(value(i, round)));
+            assert_eq!(tree.get(key(i)).expect("sound"), Some(value(i, round).into()));
         }
     }
     assert!(settled(&db) <= 512 << 10, "{:?}", db.stats().expect("sound").memory);
@@ -356,7 +365,9 @@ fn a_page_that_cannot_be_read_again_is_an_error_of_that_call() {
         let calls = disk.calls();
         disk.fail_at(calls, Fault::Io);
         let done = match i % 3 {
-            0 => tree.get(key(i * 40)).map(|found| assert_eq!(found, Some(value(i * 40, 0)))),
+            0 => {
+                tree.get(key(i * 40)).map(|found| assert_eq!(found, Some(value(i * 40, 0).into())))
+            }
             1 => tree.range(key(i * 40)..).next().expect("a pair").map(drop),
             _ => tree.insert(key(i * 40), value(i * 40, 0)).map(drop),
         };
@@ -367,7 +378,7 @@ fn a_page_that_cannot_be_read_again_is_an_error_of_that_call() {
         }
         disk.fail_at(u64::MAX, Fault::Io);
         // The very next call gets what is there, and writes go on.
-        assert_eq!(tree.get(key(i * 40)).expect("no fault"), Some(value(i * 40, 0)));
+        assert_eq!(tree.get(key(i * 40)).expect("no fault"), Some(value(i * 40, 0).into()));
         tree.insert(key(PAIRS + i), value(i, 1)).expect("no fault");
         if i % 50 == 0 {
             db.sync().expect("no fault");
@@ -377,7 +388,7 @@ fn a_page_that_cannot_be_read_again_is_an_error_of_that_call() {
     db.sync().expect("no fault");
     settled(&db);
     for i in 0..PAIRS {
-        assert_eq!(tree.get(key(i)).expect("no fault"), Some(value(i, 0)));
+        assert_eq!(tree.get(key(i)).expect("no fault"), Some(value(i, 0).into()));
     }
     assert_eq!(db.check().expect("read"), []);
     drop(tree);
@@ -400,7 +411,7 @@ fn a_check_leaves_in_memory_what_is_there() {
     let memory = || db.stats().expect("sound").memory;
     let get_some = || {
         (0..100).for_each(|i| {
-            assert_eq!(tree.get(key(i)).expect("sound"), Some(value(i, 0)), "{i}");
+            assert_eq!(tree.get(key(i)).expect("sound"), Some(value(i, 0).into()), "{i}");
         });
     };
     get_some();
@@ -483,7 +494,11 @@ fn a_page_that_is_being_written_stays_in_memory() {
             let before = db.stats().expect("sound").memory.evictions;
             for i in 0..PAIRS {
                 let wanted = value(i, if changed(i) { round } else { 0 });
-                assert_eq!(tree.get(key(i)).expect("sound"), Some(wanted), "{i}, write {others}");
+                assert_eq!(
+                    tree.get(key(i)).expect("sound"),
+                    Some(wanted.into()),
+                    "{i}, write {others}"
+                );
             }
             evicted += db.stats().expect("sound").memory.evictions - before;
             drop(go_on);

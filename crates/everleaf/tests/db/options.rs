@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everleaf::io::SimIo;
-use everleaf::{Compression, Db, Durability, Error, Options, Storage};
+use everleaf::{Bytes, Compression, Db, Durability, Error, Options, Storage};
 
 /// Sets one option to one value.
 type Setting = (&'static str, fn(Options) -> Options);
@@ -94,7 +94,11 @@ fn holds(db: &Db, there: &[Option<Vec<u8>>], name: &str) {
         return;
     };
     for (i, value) in (0_u32..).zip(there) {
-        assert_eq!(&tree.get(i.to_be_bytes()).expect("it can be read"), value, "{name}: {i}");
+        assert_eq!(
+            &tree.get(i.to_be_bytes()).expect("it can be read").map(Bytes::into_vec),
+            value,
+            "{name}: {i}"
+        );
     }
     assert_eq!(db.check().expect("it can be read"), [], "{name}");
 }

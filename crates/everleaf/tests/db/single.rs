@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use everleaf::{Db, Error, KEY_BYTES_MAX, Options, Storage, Swap, Tree, VALUE_BYTES_MAX};
+use everleaf::{Bytes, Db, Error, KEY_BYTES_MAX, Options, Storage, Swap, Tree, VALUE_BYTES_MAX};
 use everleaf_file::io::SimIo;
 use everleaf_testing::vecs;
 
@@ -102,7 +102,7 @@ fn swap(tree: &Tree, map: &mut Map, rng: &mut Rng, keys: u64) {
         assert_eq!(swap, Swap::Done);
         set(map, &key, new);
     } else {
-        assert_eq!(swap, Swap::Found(old));
+        assert_eq!(swap, Swap::Found(old.map(Bytes::from)));
     }
 }
 
@@ -245,7 +245,7 @@ fn an_update_that_panics_or_is_overtaken_changes_nothing_by_itself() {
             tree.put("k", &old).expect("room");
             let update = || tree.update("k", |_| panic!("the user's"));
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(update)).is_err());
-            assert_eq!(tree.get("k").expect("sound"), Some(old.clone()));
+            assert_eq!(tree.get("k").expect("sound"), Some(old.clone().into()));
             // The pool may be used, also this very key.
             let mut calls = 0;
             let updated = tree.update("k", |found| {
@@ -345,7 +345,7 @@ fn counters_of_many_threads_lose_no_step() {
                             let mut old = tree.get("n").expect("sound");
                             loop {
                                 let new = next(old.as_deref());
-                                let swap = tree.compare_and_swap("n", old, Some(new));
+                                let swap = tree.compare_and_swap("n", old, Some(new.into()));
                                 match swap.expect("room") {
                                     Swap::Done => break,
                                     Swap::Found(now) => old = now,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf::{Cursor, Db, Error, Options, Pair, Snapshot, SnapshotTree, Swap, Tree};
+use everleaf::{Bytes, Cursor, Db, Error, Options, Pair, Snapshot, SnapshotTree, Swap, Tree};
 
 use everleaf_testing::{count, seed_or, vecs};
 
@@ -49,7 +49,7 @@ fn single(rng: &mut Rng, tree: &Tree, map: &mut Map) {
             let known = map.get(&key).cloned();
             // One that fails keeps nothing.
             let other = tree.compare_and_swap(&key, Some("another"), None);
-            assert_eq!(other.expect("memory"), Swap::Found(known.clone()));
+            assert_eq!(other.expect("memory"), Swap::Found(known.clone().map(Bytes::from)));
             let new = rng.one_in(2).then_some(value);
             assert!(
                 tree.compare_and_swap(&key, known.as_ref(), new.as_ref()).expect("room").is_done()
@@ -84,10 +84,10 @@ fn write(rng: &mut Rng, db: &Db, tree: &Tree, map: &mut Map) {
     match rng.below(10) {
         8 => single(rng, tree, map),
         0 => assert_eq!(
-            tree.insert(&key, &value).expect("room"),
+            tree.insert(&key, &value).expect("room").map(Bytes::into_vec),
             map.insert(key.clone(), value.clone())
         ),
-        1 => assert_eq!(tree.remove(&key).expect("memory"), map.remove(&key)),
+        1 => assert_eq!(tree.remove(&key).expect("memory").map(Bytes::into_vec), map.remove(&key)),
         2 | 3 => {
             tree.delete(&key).expect("memory");
             map.remove(&key);
@@ -131,7 +131,8 @@ fn expect_map(rng: &mut Rng, tree: &SnapshotTree, map: &Map, what: &str) {
     for _ in 0..40 {
         let (key, other) = (some_key(rng), some_key(rng));
         let value = map.get(&key);
-        assert!(tree.get(&key).expect("sound").as_ref() == value, "{what}: get {key:?}");
+        let found = tree.get(&key).expect("sound");
+        assert!(found.as_deref() == value.map(Vec::as_slice), "{what}: get {key:?}");
         assert_eq!(tree.contains(&key).expect("sound"), value.is_some(), "{what}: {key:?}");
         let len = value.map(|value| value.len() as u64);
         assert_eq!(tree.value_len(&key).expect("sound"), len, "{what}: {key:?}");
@@ -449,7 +450,7 @@ fn the_oldest_snapshot_is_given_up_when_memory_is_used_up() {
     }
     let young = db.snapshot().expect("open");
     tree.delete("large").expect("room");
-    assert_eq!(seen.get(0_u32.to_be_bytes()).expect("kept"), Some(vec![1; 100]));
+    assert_eq!(seen.get(0_u32.to_be_bytes()).expect("kept"), Some(vec![1; 100].into()));
     assert!(matches!(seen.get("large"), Err(Error::SnapshotTooOld { bytes_max: 100_000 })));
     for i in 0..340_u32 {
         tree.put(i.to_be_bytes(), [3; 100]).expect("writers go on");
@@ -464,8 +465,8 @@ fn the_oldest_snapshot_is_given_up_when_memory_is_used_up() {
         assert!(matches!(error, Err(Error::SnapshotTooOld { .. })), "{error:?}");
     }
     let seen = young.of(&tree).expect("its own");
-    assert_eq!(seen.get(0_u32.to_be_bytes()).expect("kept"), Some(vec![2; 100]));
-    assert_eq!(seen.get(300_u32.to_be_bytes()).expect("kept"), Some(vec![1; 100]));
+    assert_eq!(seen.get(0_u32.to_be_bytes()).expect("kept"), Some(vec![2; 100].into()));
+    assert_eq!(seen.get(300_u32.to_be_bytes()).expect("kept"), Some(vec![1; 100].into()));
 }
 
 #[test]
@@ -505,7 +506,7 @@ fn a_value_that_was_too_large_to_be_kept_is_an_error_in_its_place() {
     let is_too_old = |error: &Error| matches!(error, Error::SnapshotTooOld { .. });
     let then = snapshot.of(&tree).expect("of this pool");
     for key in ["a", "c", "d"] {
-        assert_eq!(then.get(key).expect("kept"), Some(vec![2; 10]), "{key}");
+        assert_eq!(then.get(key).expect("kept"), Some(vec![2; 10].into()), "{key}");
     }
     assert!(then.get("b").is_err_and(|error| is_too_old(&error)));
     let seen = |pairs: Vec<everleaf::Result<Pair>>| -> String {
@@ -550,7 +551,10 @@ fn a_value_that_was_too_large_to_be_kept_is_an_error_in_its_place() {
     }
     passes!(then.cursor());
     passes!(tx.cursor(&tree));
-    assert_eq!(snapshot.of(&tree).expect("alive").get("d").expect("kept"), Some(vec![2; 10]));
+    assert_eq!(
+        snapshot.of(&tree).expect("alive").get("d").expect("kept"),
+        Some(vec![2; 10].into())
+    );
 }
 
 /// A thread lends the memory of its last cursor to the next one, which may be of another pool.

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use everleaf::{Db, Durability, Error, Isolation, Options, TransactionOptions, Tree};
+use everleaf::{Bytes, Db, Durability, Error, Isolation, Options, TransactionOptions, Tree};
 use everleaf_file::io::SimIo;
 use everleaf_testing::vecs;
 
@@ -44,21 +44,21 @@ fn a_transaction_sees_its_own_writes_and_others_see_them_after_the_commit() {
         tx.put(&a, "2", "two").expect("memory");
         tx.delete(&a, "3").expect("memory");
         tx.put(&b, "", "").expect("memory");
-        assert_eq!(tx.insert(&a, "1", "uno").expect("sound"), Some(b"one".to_vec()));
-        assert_eq!(tx.remove(&a, "2").expect("sound"), Some(b"two".to_vec()));
+        assert_eq!(tx.insert(&a, "1", "uno").expect("sound"), Some(b"one".into()));
+        assert_eq!(tx.remove(&a, "2").expect("sound"), Some(b"two".into()));
         assert_eq!(tx.remove(&a, "2").expect("sound"), None);
         tx.put(&a, "4", "four").expect("memory");
-        assert_eq!(tx.get(&b, "").expect("sound"), Some(Vec::new()));
+        assert_eq!(tx.get(&b, "").expect("sound"), Some("".into()));
         assert!(!tx.contains(&a, "3").expect("sound") && tx.contains(&a, "1").expect("sound"));
         let pairs: everleaf::Result<Vec<_>> = tx.iter(&a).collect();
         let expected = [("1", "uno"), ("4", "four")];
         let expected = expected.map(|(k, v)| (k.into(), v.into()));
         assert_eq!(pairs.expect("sound"), expected);
-        assert_eq!(a.get("1").expect("sound"), Some(b"one".to_vec()));
+        assert_eq!(a.get("1").expect("sound"), Some(b"one".into()));
         assert_eq!(b.get("").expect("sound"), None);
         tx.commit().expect("nobody is in its way");
         assert_eq!(a.iter().collect::<everleaf::Result<Vec<_>>>().expect("sound"), expected);
-        assert_eq!(b.get("").expect("sound"), Some(Vec::new()));
+        assert_eq!(b.get("").expect("sound"), Some("".into()));
     });
 }
 
@@ -196,7 +196,7 @@ fn write_skew_is_refused_unless_one_asks_for_less() {
             }
             second.commit().expect("the first one to commit");
             assert_eq!(conflict(first.commit()), ("on duty".into(), b"n".to_vec()));
-            assert_eq!(tree.get("n").expect("sound"), Some(vec![2]));
+            assert_eq!(tree.get("n").expect("sound"), Some(vec![2].into()));
         }
     });
 }
@@ -211,11 +211,11 @@ fn who_only_reads_or_only_writes_is_never_refused() {
         let writer = db.begin();
         writer.put(&tree, "a", "3").expect("memory");
         tree.put("a", "2").expect("room");
-        assert_eq!(reader.get(&tree, "a").expect("sound"), Some(b"1".to_vec()));
+        assert_eq!(reader.get(&tree, "a").expect("sound"), Some(b"1".into()));
         writer.commit().expect("it has read nothing");
-        assert_eq!(reader.get(&tree, "a").expect("sound"), Some(b"1".to_vec()));
+        assert_eq!(reader.get(&tree, "a").expect("sound"), Some(b"1".into()));
         reader.commit().expect("it has written nothing");
-        assert_eq!(tree.get("a").expect("sound"), Some(b"3".to_vec()));
+        assert_eq!(tree.get("a").expect("sound"), Some(b"3".into()));
         let other = file(512).tree("t").expect("room");
         assert!(matches!(db.begin().get(&other, "a"), Err(Error::OtherPool { .. })));
         assert!(matches!(db.begin().put(&other, "a", ""), Err(Error::OtherPool { .. })));
@@ -261,8 +261,10 @@ fn one_step(rng: &mut Rng, tx: &everleaf::Transaction, tree: &Tree, map: &mut Ma
     let key = |rng: &mut Rng| vec![b'k'; rng.below(40) as usize];
     let (a, b) = (key(rng), key(rng));
     match rng.below(6) {
-        0 => assert_eq!(tx.get(tree, &a).expect("sound"), map.get(&a).cloned()),
-        1 => assert_eq!(tx.remove(tree, &a).expect("sound"), map.remove(&a)),
+        0 => {
+            assert_eq!(tx.get(tree, &a).expect("sound").map(Bytes::into_vec), map.get(&a).cloned())
+        }
+        1 => assert_eq!(tx.remove(tree, &a).expect("sound").map(Bytes::into_vec), map.remove(&a)),
         2 => {
             let (low, high) = (a.clone().min(b.clone()), a.max(b));
             let limit = rng.below(20) as usize;
@@ -288,7 +290,10 @@ fn one_step(rng: &mut Rng, tx: &everleaf::Transaction, tree: &Tree, map: &mut Ma
         }
         _ => {
             let value = vec![rng.next() as u8; rng.below(200) as usize];
-            assert_eq!(tx.insert(tree, &a, &value).expect("sound"), map.insert(a, value));
+            assert_eq!(
+                tx.insert(tree, &a, &value).expect("sound").map(Bytes::into_vec),
+                map.insert(a, value)
+            );
         }
     }
 }
@@ -303,7 +308,7 @@ fn a_bank_loses_and_makes_no_money() {
     for i in 0..ACCOUNTS {
         tree.put(i.to_be_bytes(), 1000_i64.to_be_bytes()).expect("room");
     }
-    let amount = |bytes: Option<Vec<u8>>| {
+    let amount = |bytes: Option<Bytes>| {
         i64::from_be_bytes(bytes.expect("there").try_into().expect("an amount"))
     };
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -337,10 +342,10 @@ fn a_bank_loses_and_makes_no_money() {
         for round in (0..).take_while(|round| !is_over(*round)) {
             let sum: i64 = if round % 2 == 0 {
                 let snapshot = db.snapshot().expect("open").of(&tree).expect("its own");
-                snapshot.iter().map(|pair| amount(pair.ok().map(|(_, v)| v.into()))).sum()
+                snapshot.iter().map(|pair| amount(pair.ok().map(|(_, v)| v))).sum()
             } else {
                 let tx = db.begin();
-                tx.iter(&tree).map(|pair| amount(pair.ok().map(|(_, v)| v.into()))).sum()
+                tx.iter(&tree).map(|pair| amount(pair.ok().map(|(_, v)| v))).sum()
             };
             assert_eq!(sum, whole, "round {round}");
         }

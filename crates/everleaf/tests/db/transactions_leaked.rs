@@ -177,7 +177,7 @@ fn whoever_is_leaked_others_are_validated_as_ever() {
         let stats = db.stats().expect("open");
         assert!(stats.snapshot_bytes <= 1 << 20, "{stats:?}");
     }
-    assert_eq!(tree.get([1]).expect("sound"), Some(vec![0]));
+    assert_eq!(tree.get([1]).expect("sound"), Some(vec![0].into()));
     assert!(db.stats().expect("open").snapshots_given_up > 0);
     assert_eq!(db.check().expect("readable"), []);
 }

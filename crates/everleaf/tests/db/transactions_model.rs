@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use everleaf::{Db, Error, Pair, Transaction, Tree};
+use everleaf::{Bytes, Db, Error, Pair, Transaction, Tree};
 use everleaf_testing::vecs;
 
 use crate::cut::Rng;
@@ -89,7 +89,7 @@ impl Three<'_> {
         let key = some_key(rng);
         let value = self.map.get(&key).cloned();
         match rng.below(13) {
-            0 => both!(self.get(&key), value),
+            0 => both!(self.get(&key), value.map(Bytes::from)),
             1 => both!(self.contains(&key), value.is_some()),
             2 => both!(self.value_len(&key), value.map(|value| value.len() as u64)),
             3 => both!(self.get_with(&key, <[u8]>::to_vec), value),
@@ -163,8 +163,11 @@ impl Three<'_> {
                 both!(self.delete(&key), ());
                 self.map.remove(&key);
             }
-            4 => both!(self.insert(&key, &value), self.map.insert(key.clone(), value.clone())),
-            5 => both!(self.remove(&key), self.map.remove(&key)),
+            4 => {
+                let before = self.map.insert(key.clone(), value.clone());
+                both!(self.insert(&key, &value), before.map(Bytes::from));
+            }
+            5 => both!(self.remove(&key), self.map.remove(&key).map(Bytes::from)),
             6 => {
                 both!(self.insert_new(&key, &value), old.is_none());
                 self.map.entry(key).or_insert(value);
@@ -176,7 +179,7 @@ impl Three<'_> {
             8 => {
                 let new = rng.one_in(2).then_some(value);
                 let other = Some(b"another".to_vec());
-                let found = everleaf::Swap::Found(old.clone());
+                let found = everleaf::Swap::Found(old.clone().map(Bytes::from));
                 both!(self.compare_and_swap(&key, other.as_ref(), new.as_ref()), found);
                 let done = everleaf::Swap::Done;
                 both!(self.compare_and_swap(&key, old.as_ref(), new.as_ref()), done);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use everleaf::{Db, Error, KEY_BYTES_MAX, Options, Storage, Tree, VALUE_BYTES_MAX};
+use everleaf::{Bytes, Db, Error, KEY_BYTES_MAX, Options, Storage, Tree, VALUE_BYTES_MAX};
 use everleaf_file::io::SimIo;
 use everleaf_testing::vecs;
 
@@ -130,7 +130,7 @@ fn every_length(db: &Db, page: usize, reopen: impl FnOnce(Db) -> Db) {
     let tree = db.tree("t").expect("there");
     for (key, value) in &map {
         expect_part(&tree, key, value, value.len() as u64 / 2, page);
-        assert!(tree.get(key).expect("sound").as_ref() == Some(value));
+        assert!(tree.get(key).expect("sound").as_deref() == Some(&value[..]));
     }
     inspect(&db, "reopened");
 }
@@ -192,7 +192,10 @@ fn as_a_map(db: &Db, seed: u64, steps: usize) {
                     }
                     (_, error) => panic!("{end:?}: {error}"),
                 }
-                assert!(tree.get(&key).expect("sound") == before, "it failed, and changed a value");
+                assert!(
+                    tree.get(&key).expect("sound").map(Bytes::into_vec) == before,
+                    "it failed, and changed a value"
+                );
             }
             _ => {
                 // What is behind the value stays in the reader.
@@ -253,7 +256,7 @@ fn nothing_is_left(db: &Db, is_file: bool) {
             Ok(failed) => assert!(failed.is_err() && end != End::Panics),
             Err(_) => assert_eq!(end, End::Panics),
         }
-        assert!(tree.get("k").expect("sound").as_ref() == Some(&old));
+        assert!(tree.get("k").expect("sound").as_deref() == Some(&old[..]));
         let now = space(db);
         assert_eq!((&now.0, now.1), (&before.0, before.1), "round {round}");
         longest = longest.max(now.2);
@@ -262,7 +265,7 @@ fn nothing_is_left(db: &Db, is_file: bool) {
     assert!(!is_file || longest <= before.2 + (16 << 20), "{longest} of {}", before.2);
     inspect(db, "after all");
     tree.put_from("k", dribble(&half, End::Fails), half.len() as u64).expect("there is room");
-    assert!(tree.get("k").expect("sound").as_ref() == Some(&half));
+    assert!(tree.get("k").expect("sound").as_deref() == Some(&half[..]));
 }
 
 #[test]
@@ -289,7 +292,7 @@ fn refusals(db: &Db) {
     assert!(matches!(put(b"k", u64::MAX), Error::ValueTooLong { .. }));
     assert!(matches!(put(b"k", 1 << 31), Error::Full { .. }), "there is no room for it");
     tree.put_from("k", Untouched, 0).expect("nothing is to be read");
-    assert_eq!(tree.get("k").expect("sound"), Some(vec![]));
+    assert_eq!(tree.get("k").expect("sound"), Some("".into()));
     assert_eq!(tree.read_at(&long, 0, &mut [0; 5]).expect("no key is so long"), None);
     assert_eq!(tree.read_at("k", 0, &mut []).expect("sound"), Some(0));
     assert!(db.drop_tree("t").expect("no fault"));
@@ -332,7 +335,7 @@ fn busy_readers(db: &Db) {
     let mut turns = 0;
     let act = |left: usize| {
         turns += 1;
-        assert_eq!(tree.get("k").expect("sound"), Some(b"old".to_vec()), "{left} bytes to go");
+        assert_eq!(tree.get("k").expect("sound"), Some(b"old".into()), "{left} bytes to go");
         tree.put(left.to_be_bytes(), "a key beside it").expect("room");
         let (mut batch, other) = (db.batch(), db.tree("other").expect("room"));
         batch.put(&tree, "a", [1; 2000]).expect("memory");
@@ -350,8 +353,8 @@ fn busy_readers(db: &Db) {
         inspect(db, "while a value comes");
     };
     tree.put_from("k", Busy { left: 3 * MIB, act }, 3 << 20).expect("room");
-    assert!(turns > 10 && tree.get("k").expect("sound") == Some(vec![b'x'; 3 * MIB]));
-    assert_eq!(tree.get("nested").expect("sound"), Some(vec![3; 50_000]));
+    assert!(turns > 10 && tree.get("k").expect("sound") == Some(vec![b'x'; 3 * MIB].into()));
+    assert_eq!(tree.get("nested").expect("sound"), Some(vec![3; 50_000].into()));
     // The tree goes, and then the pool, while a value comes.
     let dropped = tree.put_from(
         "k",
@@ -376,12 +379,12 @@ fn a_reader_may_use_the_pool_that_it_writes_to() {
     let open = || on_disk(&Disk::new(sim.clone()), 4096);
     busy_readers(&open());
     let db = open();
-    assert_eq!(db.tree("t").expect("there").get("k").expect("sound"), Some(b"old".to_vec()));
+    assert_eq!(db.tree("t").expect("there").get("k").expect("sound"), Some(b"old".into()));
     inspect(&db, "after a close while a value came");
     let dir = tempfile::tempdir().expect("a directory");
     busy_readers(&dax(dir.path(), 2048));
     let db = dax(dir.path(), 2048);
-    assert_eq!(db.tree("t").expect("there").get("k").expect("sound"), Some(b"old".to_vec()));
+    assert_eq!(db.tree("t").expect("there").get("k").expect("sound"), Some(b"old".into()));
     inspect(&db, "after a close while a value came");
 }
 
@@ -554,7 +557,7 @@ fn a_disk_that_fails_under_a_value_that_comes_leaves_the_old_one() {
                 disk.die();
                 let db = on_disk(&Disk::new(disk.sim.power_cut(others)), 4096);
                 let found = db.tree("t").expect("there").get("k").expect("sound");
-                assert!(found == Some(value.clone()), "{fault:?} after {others}");
+                assert!(found == Some(value.clone().into()), "{fault:?} after {others}");
                 continue;
             };
             cut::act::names_call(&error, &format!("{fault:?} after {others}"));
@@ -563,7 +566,7 @@ fn a_disk_that_fails_under_a_value_that_comes_leaves_the_old_one() {
                 Ok(()) => {
                     went_on += 1;
                     tree.delete("other").expect("no fault");
-                    assert!(tree.get("k").expect("sound").as_ref() == Some(now));
+                    assert!(tree.get("k").expect("sound").as_deref() == Some(&now[..]));
                     if *now == old {
                         let now = space(&db);
                         assert_eq!(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use everleaf::{Db, Options, Tree};
+use everleaf::{Bytes, Db, Options, Tree};
 use everleaf_file::io::SimIo;
 use everleaf_testing::{count, seed_or, vecs};
 
@@ -150,11 +150,11 @@ fn step(tree: &Tree, map: &mut Map, rng: &mut Rng, round: u64) {
             map.insert(key, new);
         }
         4 => {
-            assert_eq!(tree.insert(&key, &new).expect("room"), old);
+            assert_eq!(tree.insert(&key, &new).expect("room").map(Bytes::into_vec), old);
             map.insert(key, new);
         }
         5 => {
-            assert_eq!(tree.remove(&key).expect("no fault"), old);
+            assert_eq!(tree.remove(&key).expect("no fault").map(Bytes::into_vec), old);
             map.remove(&key);
         }
         6 => {
@@ -185,7 +185,7 @@ fn step(tree: &Tree, map: &mut Map, rng: &mut Rng, round: u64) {
                 is_there = cursor.prev().expect("sound");
             }
         }
-        _ => assert!(tree.get(&key).expect("sound") == old),
+        _ => assert!(tree.get(&key).expect("sound").map(Bytes::into_vec) == old),
     }
 }
 
@@ -287,7 +287,10 @@ fn what_a_reader_is_shown_stays_whatever_becomes_of_its_pair() {
         churn(round + 20);
         let (key, shown) = cursor.pair().expect("sound").expect("it has it");
         assert_eq!((key, round_of(7, shown), shown.len()), (&7_u64.to_be_bytes()[..], round, len));
-        assert_eq!(tree.get(7_u64.to_be_bytes()).expect("sound"), Some(value(7, round + 20, 3000)));
+        assert_eq!(
+            tree.get(7_u64.to_be_bytes()).expect("sound"),
+            Some(value(7, round + 20, 3000).into())
+        );
     }
     let memory = db.stats().expect("sound").memory;
     assert!(memory.value_evictions > 0, "{memory:?}");

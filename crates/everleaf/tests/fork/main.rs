@@ -111,7 +111,7 @@ fn every_call_in_a_forked_child_is_refused_and_a_drop_does_nothing() {
             let mut all = Some((db, tree, batch, range));
             in_a_fork(|| drop(all.take()));
             let (db, tree, batch, range) = all.expect("the parent's own");
-            assert_eq!(tree.get("k").expect("open"), Some(b"parent".to_vec()));
+            assert_eq!(tree.get("k").expect("open"), Some(b"parent".into()));
             // The child has not given back the parent's lock.
             assert!(matches!(options(storage).open(&path), Err(Error::Locked { .. })));
             drop((batch, range));
@@ -148,7 +148,7 @@ fn a_pool_in_memory_is_that_of_its_process_and_goes_with_its_last_handle() {
     let mut all = Some((db, tree));
     in_a_fork(|| drop(all.take()));
     let (db, tree) = all.expect("the parent's own");
-    assert_eq!(tree.get("k").expect("open"), Some(b"parent".to_vec()));
+    assert_eq!(tree.get("k").expect("open"), Some(b"parent".into()));
     let other = Db::in_memory().expect("memory");
     assert_eq!(files_in_memory(), 2);
     db.close().expect("open");
@@ -223,11 +223,11 @@ fn a_forked_child_may_open_pools_of_its_own_and_so_may_its_children() {
                 forked("the parent's", tree.get("k"));
                 forked("the grandparent's", parents.get("k"));
             });
-            assert_eq!(tree.get("k").expect("open"), Some(b"child".to_vec()));
+            assert_eq!(tree.get("k").expect("open"), Some(b"child".into()));
             drop(tree);
             own.close().expect("no fault");
         });
         let own = options(storage).open(dir.path().join("own")).expect("the child has closed it");
-        assert_eq!(own.tree("t").expect("made").get("k").expect("open"), Some(b"child".to_vec()));
+        assert_eq!(own.tree("t").expect("made").get("k").expect("open"), Some(b"child".into()));
     }
 }
