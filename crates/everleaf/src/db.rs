@@ -48,7 +48,7 @@ impl Db {
     /// # fn main() -> everleaf::Result<()> {
     /// let db = everleaf::Db::in_memory()?;
     /// db.tree("t")?.put("k", "v")?;
-    /// assert_eq!(db.tree("t")?.get("k")?, Some(b"v".to_vec()));
+    /// assert_eq!(db.tree("t")?.get("k")?, Some("v".into()));
     /// # Ok(())
     /// # }
     /// ```
@@ -431,7 +431,7 @@ impl Db {
     /// db.tree("t")?.put("k", "v")?;
     /// db.backup(&copy)?;
     /// let copy = everleaf::Db::open(&copy)?;
-    /// assert_eq!(copy.tree("t")?.get("k")?, Some(b"v".to_vec()));
+    /// assert_eq!(copy.tree("t")?.get("k")?, Some("v".into()));
     /// # Ok(())
     /// # }
     /// ```
@@ -742,7 +742,7 @@ impl Options {
     /// db.backup(&path)?; // a pool on disk
     /// drop((cache, db)); // nothing else is left
     /// let copy = everleaf::Db::open(&path)?;
-    /// assert_eq!(copy.tree("cache")?.get("k")?, Some(b"v".to_vec()));
+    /// assert_eq!(copy.tree("cache")?.get("k")?, Some("v".into()));
     /// # Ok(())
     /// # }
     /// ```

@@ -113,7 +113,7 @@ impl Tree {
     /// let squares = db.tree("squares")?;
     /// let pairs = (0..10_000_u64).map(|n| (n.to_be_bytes(), (n * n).to_le_bytes()));
     /// assert_eq!(squares.load_sorted(pairs)?, 10_000);
-    /// assert_eq!(squares.get(12_u64.to_be_bytes())?, Some(144_u64.to_le_bytes().to_vec()));
+    /// assert_eq!(squares.get(12_u64.to_be_bytes())?, Some(144_u64.to_le_bytes().into()));
     /// db.sync()?; // all of them are on disk
     ///
     /// let error = squares.load_sorted([("b", "1"), ("a", "2")]).unwrap_err();
