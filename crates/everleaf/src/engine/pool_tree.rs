@@ -7,7 +7,6 @@
 //! Among them are writes that look at what is there, each one operation of its tree; and loads, leaf by leaf where
 //! pairs fill leaves.
 
-use std::mem;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -25,11 +24,13 @@ use super::medium::{DbTree, on_medium};
 use super::open_tree::{OpenTree, TreeHandle, ValueSource, put_from};
 use super::reclaim::{Background, Reclaim};
 use super::versions::{Cut, ImageKeeper, Images};
-use crate::bytes::with_spare;
 use crate::{Bytes, Durability, Error, Result};
 
 /// So many keys of a range are removed before the next ones are looked up.
 const CHUNK_KEYS: usize = 1024;
+
+/// A value of so many bytes that is in its leaf is copied to the stack, and from there.
+const HERE_BYTES: usize = 128;
 
 /// Where a cursor goes.
 #[derive(Clone, Copy)]
@@ -131,13 +132,16 @@ impl PoolTree {
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        with_spare(|spare| {
-            let mut value = FoundValue::new(mem::take(spare));
-            let is_there = self.find_value(key, &mut value)?;
-            let bytes = is_there.then(|| Bytes::found(&mut value, "a value")).transpose()?;
-            *spare = mem::take(value.own());
-            Ok(bytes)
-        })
+        let (mut here, mut value) = ([0; HERE_BYTES], FoundValue::default());
+        let found = on_medium!(self, on => {
+            on.read(|tree| tree.copy_or_find_value(key, &mut here, &mut value))
+        })?;
+        let Some(copied) = found else { return Ok(None) };
+        let bytes = match copied.and_then(|bytes| here.get(..bytes)) {
+            Some(bytes) => Bytes::copy(bytes, "a value"),
+            None => Bytes::found(&mut value, "a value"),
+        };
+        bytes.map(Some)
     }
 
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {

@@ -550,6 +550,43 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         }
     }
 
+    /// Finds the value of a key, as [`find_value`](Self::find_value); but one that is in its leaf, and has room in a buffer,
+    /// is copied there. Says how many bytes that one has.
+    ///
+    /// # Errors
+    /// As [`get_into`](Self::get_into).
+    #[inline]
+    pub fn copy_or_find_value(
+        &self,
+        key: &[u8],
+        buf: &mut [u8],
+        value: &mut FoundValue,
+    ) -> Result<Option<Option<usize>>> {
+        let found = self.read_leaf(
+            Seek::At(key),
+            |at| {
+                let found = |entry| {
+                    let inside = K::value_inside(entry);
+                    if let Some(room) = inside.and_then(|bytes| buf.get_mut(..bytes)) {
+                        K::part_into(&self.pool, at.shape(), entry, 0, room)?;
+                        return Ok(StoredValue::Inline(inside));
+                    }
+                    Ok(match K::value_into(&self.pool, at.shape(), entry, value)? {
+                        StoredValue::Inline(()) => StoredValue::Inline(None),
+                        StoredValue::External(far) => StoredValue::External(far),
+                    })
+                };
+                K::find(&self.pool, at, key, found)
+            },
+            |_| Ok(None),
+        )?;
+        match found {
+            None => Ok(None),
+            Some(StoredValue::Inline(copied)) => Ok(Some(copied)),
+            Some(StoredValue::External(far)) => far.read_into(value.own()).map(|()| Some(None)),
+        }
+    }
+
     /// Copies the value of a key into a buffer, if that has room for all of it. Says how many bytes the value has; none if
     /// the key is not there. A value that has no room is not read, if it is not in the leaf.
     ///
