@@ -132,7 +132,7 @@ impl fmt::Debug for SalvageOptions {
 ///     println!("{loss}");
 /// }
 /// assert!(salvaged.is_complete() && salvaged.pairs() == 1);
-/// assert_eq!(Db::open(&new)?.tree("days")?.get("05-30")?, Some(b"rain".to_vec()));
+/// assert_eq!(Db::open(&new)?.tree("days")?.get("05-30")?, Some("rain".into()));
 /// # Ok(())
 /// # }
 /// ```
