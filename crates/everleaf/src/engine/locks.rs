@@ -125,6 +125,7 @@ impl Locks {
         let mut owners = lock(&self.owners);
         loop {
             let now = Instant::now();
+            self.expire(&mut owners, now);
             // Nobody waits for a transaction that its own thread runs.
             let other = owners.iter().find(|owner| owner.thread != me && owner.has(place, now));
             let Some(other) = other else { return };
@@ -133,12 +134,19 @@ impl Locks {
         }
     }
 
+    /// Forgets locks that hold nobody up any more, so that those of a transaction that was leaked cost later writers nothing.
+    /// One that waits stays, for it comes back.
+    fn expire(&self, owners: &mut Vec<Owner>, now: Instant) {
+        owners.retain(|owner| now < owner.until || owner.waits_for.is_some());
+        self.are_held.store(!owners.is_empty(), Ordering::Relaxed);
+    }
+
     /// A number for a transaction that is to lock something.
     pub fn new_owner(&self) -> u64 {
         self.id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The locks of a transaction last until then. Says how much memory they take.
+    /// The locks of a transaction last until then, if they have not ended yet. Says how much memory they take.
     pub fn renew(&self, id: u64, until: Instant) -> u64 {
         let mut owners = lock(&self.owners);
         let own = owners.iter_mut().find(|owner| owner.id == id);

@@ -300,7 +300,29 @@ fn a_lock_that_is_never_given_back_ends() {
             db.transact_with(locking(LONG), |tx| add_one(tx, &tree, "b")).expect("it is over");
         });
     });
+    assert!(!tree.may_wait(), "later writers look for it still");
     assert_eq!(tree.get("b").expect("open").as_deref(), Some(&b"2"[..]));
+}
+
+/// Its own locks have ended when it comes back, and a writer has looked meanwhile.
+#[test]
+fn one_that_waits_for_longer_than_its_own_locks_last_goes_on() {
+    let (db, tree) = open();
+    let long = db.begin_with(locking(LONG));
+    long.get(&tree, "a").expect("free");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            db.transact_with(locking(SHORT), |tx| {
+                add_one(tx, &tree, "b")?;
+                add_one(tx, &tree, "a")
+            })
+        });
+        thread::sleep(A_WHILE + SHORT);
+        put_beside(&tree, "c", "1");
+        long.abort();
+        waits.join().expect("no panic").expect("nobody is in its way");
+    });
+    assert_eq!(tree.get("a").expect("open").as_deref(), Some(&b"1"[..]));
 }
 
 /// Nothing rests on a lock: one that ended too early costs a conflict.
