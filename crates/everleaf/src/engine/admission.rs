@@ -33,14 +33,14 @@
 //! no difference what the holder waits for meanwhile: a lock of the program's that a waiting writer has, another
 //! thread that writes, or nothing at all, for ever. If it is never heard of again, the way ends by the clock.
 
-use std::sync::Condvar;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use everleaf_pmem::sync::wait_timeout;
 
-use super::locks::Locks;
+use super::locks::{Locks, OWNERS};
 use super::sync::{Mutex, MutexGuard, lock};
 use super::versions::Gate;
 use crate::{Error, Result};
@@ -89,29 +89,33 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Admits an operation of a writer, which holds nothing: on a key of a tree, if it knows which one.
     #[inline(always)]
-    fn admit<T>(
+    fn admit<'k, T>(
         &self,
-        key: Option<(usize, &[u8])>,
+        key: impl FnOnce() -> Option<(usize, &'k [u8])>,
         operation: impl Fn() -> Result<T>,
     ) -> Result<T> {
-        self.give_way()?;
-        if let Some((tree, key)) = key {
-            self.locks().give(tree, key);
-        }
+        self.give_way(key)?;
         self.with_room(|| self.pass(&operation))
     }
 
-    /// The pool is open, the disk is not behind, or it is this thread's turn, and no other thread has the right of way.
+    /// The pool is open, the disk is not behind, or it is this thread's turn, no other thread has the right of way, and no
+    /// transaction has locked the key.
     #[inline(always)]
-    fn give_way(&self) -> Result<()> {
+    fn give_way<'k>(&self, key: impl FnOnce() -> Option<(usize, &'k [u8])>) -> Result<()> {
         self.turn()?;
-        self.way().give();
+        if self.way().is_in_the_way() {
+            self.wait_for_others(key());
+        }
         Ok(())
     }
 
-    /// Whether a writer may wait for others before it begins.
-    fn may_give_way(&self) -> bool {
-        self.way().is_taken() || self.locks().are_held()
+    #[cold]
+    #[inline(never)]
+    fn wait_for_others(&self, key: Option<(usize, &[u8])>) {
+        self.way().give();
+        if let Some((tree, key)) = key {
+            self.locks().give(tree, key);
+        }
     }
 
     /// Runs an operation inside of the gate, while the pool is open, when it is this thread's turn.
@@ -159,11 +163,16 @@ pub(crate) trait Store: Send + Sync + 'static {
 /// machine.
 const LONGEST: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 50 });
 
+/// Of the word that writers load before they begin: somebody has the right of way.
+const HOLDER: u8 = 1 << 1;
+const _: () = assert!(HOLDER & OWNERS == 0, "both are in one word");
+
 /// Which thread writers wait for, if any.
 #[derive(Default)]
 pub(crate) struct RightOfWay {
-    /// Whether to look at `holder`. Set and cleared with that in hand.
-    is_taken: AtomicBool,
+    /// Whether somebody is in the way of writers: the holder, whose bit is set and cleared with it in hand, or who has
+    /// [locked](super::locks) something.
+    pub in_the_way: Arc<AtomicU8>,
     holder: Mutex<Option<Holder>>,
     /// There is no holder any more.
     ended: Condvar,
@@ -187,7 +196,7 @@ impl RightOfWay {
         let mut free = self.wait()?;
         let until = Instant::now() + LONGEST;
         *free = Some(Holder { thread: std::thread::current().id(), until });
-        self.is_taken.store(true, Ordering::Relaxed);
+        self.in_the_way.fetch_or(HOLDER, Ordering::Relaxed);
         Some(Way { until })
     }
 
@@ -200,10 +209,16 @@ impl RightOfWay {
         }
     }
 
+    /// Whether somebody may have it, or may have locked something.
+    #[inline(always)]
+    pub fn is_in_the_way(&self) -> bool {
+        self.in_the_way.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether somebody may have it: who is about to write would wait, unless it is the same thread.
     #[inline(always)]
     pub fn is_taken(&self) -> bool {
-        self.is_taken.load(Ordering::Relaxed)
+        self.in_the_way.load(Ordering::Relaxed) & HOLDER != 0
     }
 
     /// Waits while another thread has the right of way. The caller is about to write, and holds nothing.
@@ -241,13 +256,15 @@ impl RightOfWay {
 
     fn end(&self, holder: &mut Option<Holder>) {
         *holder = None;
-        self.is_taken.store(false, Ordering::Relaxed);
+        self.in_the_way.fetch_and(!HOLDER, Ordering::Relaxed);
         self.ended.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     /// A way that another thread took, and of which nothing is heard any more.

@@ -17,8 +17,8 @@
 //! **Deadlocks.** Who waits, waits for one other, and says for which. All of that is behind one mutex, so a circle is found
 //! before it closes, by going from one to the next.
 
-use std::sync::Condvar;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar};
 use std::thread::ThreadId;
 use std::time::Instant;
 
@@ -46,11 +46,13 @@ impl<'k> Place<'k> {
     }
 }
 
+/// Of the word that writers load before they begin: there are owners here. The other bits are the right of way's.
+pub(super) const OWNERS: u8 = 1;
+
 /// What the transactions of a pool have locked.
-#[derive(Default)]
 pub(crate) struct Locks {
-    /// Whether there are owners. Set and cleared with them in hand.
-    are_held: AtomicBool,
+    /// Whether somebody is in the way of writers. The bit is set and cleared with the owners in hand.
+    in_the_way: Arc<AtomicU8>,
     owners: Mutex<Vec<Owner>>,
     /// One of them has ended.
     ended: Condvar,
@@ -104,10 +106,15 @@ fn leads_to(owners: &[Owner], from: u64, to: u64) -> bool {
 }
 
 impl Locks {
+    pub fn new(in_the_way: Arc<AtomicU8>) -> Self {
+        let (owners, ended, id) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
+        Self { in_the_way, owners, ended, id }
+    }
+
     /// Whether somebody may have locked something.
     #[inline(always)]
     pub fn are_held(&self) -> bool {
-        self.are_held.load(Ordering::Relaxed)
+        self.in_the_way.load(Ordering::Relaxed) & OWNERS != 0
     }
 
     /// Waits while a transaction has locked a key that is about to be written. The caller holds nothing.
@@ -138,7 +145,13 @@ impl Locks {
     /// One that waits stays, for it comes back.
     fn expire(&self, owners: &mut Vec<Owner>, now: Instant) {
         owners.retain(|owner| now < owner.until || owner.waits_for.is_some());
-        self.are_held.store(!owners.is_empty(), Ordering::Relaxed);
+        self.show(owners);
+    }
+
+    fn show(&self, owners: &[Owner]) {
+        if owners.is_empty() {
+            self.in_the_way.fetch_and(!OWNERS, Ordering::Relaxed);
+        }
     }
 
     /// A number for a transaction that is to lock something.
@@ -168,7 +181,7 @@ impl Locks {
         if owners.iter().all(|owner| owner.id != id) {
             let own = Owner { id, thread: me, until, spans: Vec::new(), waits_for: None };
             fallible::push(&mut owners, own, LOCKS)?;
-            self.are_held.store(true, Ordering::Relaxed);
+            self.in_the_way.fetch_or(OWNERS, Ordering::Relaxed);
         }
         loop {
             let now = Instant::now();
@@ -195,7 +208,7 @@ impl Locks {
     pub fn end(&self, id: u64) {
         let mut owners = lock(&self.owners);
         owners.retain(|owner| owner.id != id);
-        self.are_held.store(!owners.is_empty(), Ordering::Relaxed);
+        self.show(&owners);
         self.ended.notify_all();
     }
 }

@@ -138,7 +138,7 @@ impl Engine {
     /// Removes a tree with all that it holds; says whether there was one.
     pub fn drop_tree(&self, name: &str) -> Result<bool> {
         on_medium!(self, on => {
-            on.give_way()?;
+            on.give_way(|| None)?;
             let dropped = on.drop_tree(name).map_err(|error| on.why(error));
             dropped.inspect(|_| on.reclaim_soon())
         })
@@ -183,7 +183,7 @@ impl Engine {
     pub fn commit(&self, batch: &[TreeChanges<'_>], alone: Option<&Alone<'_>>) -> Result<()> {
         on_medium!(self, on => {
             let store = &*on.store;
-            store.give_way()?;
+            store.give_way(|| None)?;
             if store.locks().are_held() && alone.is_none_or(|alone| !alone.has_locked) {
                 give_keys(store.locks(), batch);
             }

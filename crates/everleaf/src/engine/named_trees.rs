@@ -104,6 +104,7 @@ impl<M: DbMedium> NamedTrees<M> {
         debug_assert!(read_only || epoch_is_held::<M>(), "a catalog could be half made");
         let open = || DbTree::<M>::open(Arc::clone(&pool), INDEX_ANCHOR);
         let catalog = if blank { None } else { Some(open()?) };
+        let way = RightOfWay::default();
         let versions = Versions::new(pool.medium().identity(), options.snapshot_memory_bytes());
         Ok(Self {
             pool,
@@ -113,8 +114,8 @@ impl<M: DbMedium> NamedTrees<M> {
             dropped: DroppedTrees::default(),
             read_only,
             gate: Gate::new(),
-            way: RightOfWay::default(),
-            locks: Locks::default(),
+            locks: Locks::new(Arc::clone(&way.in_the_way)),
+            way,
             names: Mutex::default(),
             versions,
             buffers: Buffers::new(options.transaction_memory_bytes()),

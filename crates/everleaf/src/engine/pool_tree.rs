@@ -103,9 +103,11 @@ impl PoolTree {
     #[inline]
     pub fn may_wait(&self) -> bool {
         match self {
-            PoolTree::File(on) => on.store().may_give_way() || on.pool.trees().medium().may_wait(),
+            PoolTree::File(on) => {
+                on.store().way().is_in_the_way() || on.pool.trees().medium().may_wait()
+            }
             #[cfg(feature = "dax")]
-            PoolTree::Dax(on) => on.store().may_give_way(),
+            PoolTree::Dax(on) => on.store().way().is_in_the_way(),
         }
     }
 
@@ -252,16 +254,16 @@ impl PoolTree {
     }
 
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        on_medium!(self, on => on.store().admit(on.at(key), || on.tree.set(key, value)))
+        on_medium!(self, on => on.store().admit(|| on.at(key), || on.tree.set(key, value)))
     }
 
     pub fn delete(&self, key: &[u8]) -> Result<()> {
-        on_medium!(self, on => on.store().admit(on.at(key), || on.tree.delete(key)))
+        on_medium!(self, on => on.store().admit(|| on.at(key), || on.tree.delete(key)))
     }
 
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         on_medium!(self, on => on.write(
-            on.at(key),
+            Some(key),
             |tree| Ok(tree.put(key, value, Condition::Always)?.old),
             |tree, keeper| Ok(tree.put_keeping(keeper, key, value, Condition::Always)?.old),
         ))
@@ -269,7 +271,7 @@ impl PoolTree {
 
     pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         on_medium!(self, on => on.write(
-            on.at(key),
+            Some(key),
             |tree| Ok(tree.remove(key)?.old),
             |tree, keeper| Ok(tree.remove_keeping(keeper, key)?.old),
         ))
@@ -279,8 +281,7 @@ impl PoolTree {
     pub fn put_from(&self, key: &[u8], source: &mut ValueSource<'_>) -> Result<()> {
         on_medium!(self, on => {
             on.expect_writable()?;
-            on.store().way().give();
-            on.give(key);
+            on.store().wait_for_others(on.at(key));
             put_from(on.store(), &on.tree, key, source)
         })
     }
@@ -288,7 +289,7 @@ impl PoolTree {
     /// Puts a pair if its key is there, or if it is not; says whether it did.
     pub fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<bool> {
         on_medium!(self, on => on.write_alone(
-            on.at(key),
+            Some(key),
             |tree| Ok(tree.set(key, value, condition)?.epoch.is_some()),
             |tree, keeper| Ok(tree.set_keeping(keeper, key, value, condition)?.epoch.is_some()),
         ))
@@ -297,7 +298,7 @@ impl PoolTree {
     /// Changes a value if it is the expected one.
     pub fn swap(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<Swap> {
         on_medium!(self, on => on.write_alone(
-            on.at(key),
+            Some(key),
             |tree| tree.swap(key, expected, new),
             |tree, keeper| tree.swap_keeping(keeper, key, expected, new),
         ))
@@ -409,11 +410,11 @@ impl<S: Reclaim> On<S> {
     #[inline]
     fn write<T>(
         &self,
-        key: Option<(usize, &[u8])>,
+        key: Option<&[u8]>,
         plain: impl Fn(&DbTree<S::Medium>) -> Result<T>,
         keeping: impl Fn(&DbTree<S::Medium>, &ImageKeeper<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.store().admit(key, || self.tree.write(&plain, &keeping))
+        self.store().admit(|| self.at(key?), || self.tree.write(&plain, &keeping))
     }
 
     /// Refuses what would write, whether or not it would come to that.
@@ -425,7 +426,7 @@ impl<S: Reclaim> On<S> {
     /// Writes what depends on what is there.
     fn write_alone<T>(
         &self,
-        key: Option<(usize, &[u8])>,
+        key: Option<&[u8]>,
         plain: impl Fn(&DbTree<S::Medium>) -> Result<T>,
         keeping: impl Fn(&DbTree<S::Medium>, &ImageKeeper<'_>) -> Result<T>,
     ) -> Result<T> {
@@ -446,7 +447,7 @@ impl<S: Reclaim> On<S> {
             let (keys, next) = self.read(|tree| tree.keys_down((low, from), CHUNK_KEYS))?;
             for key in &keys {
                 removed += u64::from(self.write_alone(
-                    self.at(key),
+                    Some(key),
                     |tree| Ok(tree.delete(key)?.old.is_some()),
                     |tree, keeper| Ok(tree.delete_keeping(keeper, key)?.old.is_some()),
                 )?);
@@ -460,7 +461,7 @@ impl<S: Reclaim> On<S> {
 
     fn clear(&self, likely: &str) -> Result<u64> {
         let pool = &self.pool;
-        pool.give_way()?;
+        pool.give_way(|| None)?;
         let clear = || pool.clear(&self.tree, likely).map_err(|error| pool.why(error));
         match pool.with_room(clear).inspect(|_| pool.reclaim_soon()) {
             // There is no room for a moment; or a full disk refuses the empty tree, which is something new, and takes
