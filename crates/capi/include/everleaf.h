@@ -234,6 +234,12 @@
 #define EVERLEAF_INVALID -38
 
 /**
+ * Two transactions that lock what they use have waited for each other. Transactions of this library lock nothing, so it is
+ * not returned yet.
+ */
+#define EVERLEAF_DEADLOCK -39
+
+/**
  * The call has met a defect of the library, and was ended. Writes to the pool have stopped, as after
  * EVERLEAF_POISONED. The message says where it was: please report it.
  */
