@@ -11,9 +11,9 @@
 //! room            if there was none, dropped trees give theirs, and it is tried again
 //! ```
 //!
-//! The order matters: a writer waits for the right of way, for locks and for the disk while it holds nothing that a snapshot or a
-//! transaction wants. Work in the background [enters](Store::enter) without giving way, and looks for no room, since it
-//! makes some.
+//! The order matters: a writer waits for the right of way, for locks and for the disk while it holds nothing that a
+//! snapshot or a transaction wants. Work in the background [enters](Store::enter) without giving way, and looks for no
+//! room, since it makes some.
 //!
 //! # The right of way
 //!

@@ -51,23 +51,29 @@ const WRITES: [(&str, Write); 12] = [
     }),
 ];
 
+/// Commits a transaction beside a writer who must wait for that.
+fn commit_before(tx: Transaction, tree: &Tree, name: &str, write: impl FnOnce() + Send) {
+    let is_through = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            write();
+            assert!(is_through.load(Ordering::SeqCst), "{name} has not waited");
+        });
+        thread::sleep(A_WHILE);
+        tx.put(tree, "c", "of the transaction").expect("memory");
+        is_through.store(true, Ordering::SeqCst);
+        tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
+    });
+}
+
 #[test]
 fn whoever_writes_waits_for_a_lock() {
     for (name, write) in WRITES {
         let (db, tree) = open();
         let tx = db.begin_with(locking(LONG));
         assert!(tx.get(&tree, "b").expect("open").is_some());
-        let is_through = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let writer = scope.spawn(|| {
-                write(&db, &tree).expect("nobody is in its way for ever");
-                assert!(is_through.load(Ordering::SeqCst), "{name} has not waited");
-            });
-            thread::sleep(A_WHILE);
-            tx.put(&tree, "c", "from b").expect("memory");
-            is_through.store(true, Ordering::SeqCst);
-            tx.commit().unwrap_or_else(|error| panic!("{name}: {error}"));
-            writer.join().expect("no panic");
+        commit_before(tx, &tree, name, || {
+            write(&db, &tree).expect("nobody is in its way for ever");
         });
         let now = tree.get("b").expect("open");
         assert_ne!(now.as_deref(), Some(&b"0"[..]), "{name}");
@@ -80,17 +86,9 @@ fn a_load_waits_for_the_locks_of_its_keys() {
     let loaded = db.tree("loaded").expect("room");
     let tx = db.begin_with(locking(LONG));
     assert_eq!(tx.range(&loaded, "d5".."d6").count(), 0);
-    let is_through = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let pairs = (0..9000u32).map(|n| (format!("d{n:04}"), "1"));
-            assert_eq!(loaded.load_sorted(pairs).expect("ascending"), 9000);
-            assert!(is_through.load(Ordering::SeqCst), "it has not waited");
-        });
-        thread::sleep(A_WHILE);
-        tx.put(&tree, "c", "none").expect("memory");
-        is_through.store(true, Ordering::SeqCst);
-        tx.commit().expect("nobody has written there");
+    commit_before(tx, &tree, "a load", || {
+        let pairs = (0..9000u32).map(|n| (format!("d{n:04}"), "1"));
+        assert_eq!(loaded.load_sorted(pairs).expect("ascending"), 9000);
     });
 }
 
@@ -130,17 +128,7 @@ fn a_range_is_locked_as_far_as_it_has_come_also_where_there_is_no_key() {
     let (db, tree) = open();
     let tx = db.begin_with(locking(LONG));
     assert_eq!(tx.range(&tree, "b1".."b9").count(), 0);
-    let is_through = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            tree.put("b5", "a phantom").expect("room");
-            assert!(is_through.load(Ordering::SeqCst), "it has not waited");
-        });
-        thread::sleep(A_WHILE);
-        tx.put(&tree, "a", "none").expect("memory");
-        is_through.store(true, Ordering::SeqCst);
-        tx.commit().expect("no phantom");
-    });
+    commit_before(tx, &tree, "a phantom", || tree.put("b5", "a phantom").expect("room"));
 }
 
 /// Two that want each other's: one is told at once, and the other one goes on.
@@ -291,15 +279,21 @@ fn a_long_transaction_gets_through_beside_a_writer_without_pause() {
 #[test]
 fn a_lock_that_is_never_given_back_ends() {
     let (db, tree) = open();
-    let tx = db.begin_with(locking(SHORT));
-    tx.get(&tree, "b").expect("open");
-    std::mem::forget(tx);
+    let leak = || {
+        let tx = db.begin_with(locking(SHORT));
+        tx.get(&tree, "b").expect("open");
+        std::mem::forget(tx);
+    };
+    leak();
+    put_beside(&tree, "b", "1");
+    leak();
+    // One that locks meets what has ended before a writer forgets it.
     thread::scope(|scope| {
         scope.spawn(|| {
-            tree.put("b", "1").expect("it is over");
             db.transact_with(locking(LONG), |tx| add_one(tx, &tree, "b")).expect("it is over");
         });
     });
+    put_beside(&tree, "c", "1");
     assert!(!tree.may_wait(), "later writers look for it still");
     assert_eq!(tree.get("b").expect("open").as_deref(), Some(&b"2"[..]));
 }
