@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::ops::Bound::{Included, Unbounded};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use rand::{RngExt, SeedableRng};
@@ -128,12 +128,16 @@ fn read_once<I: Index + ?Sized>(
 pub fn shared_keys<I: Index + ?Sized>(index: &I, suite: &Suite) -> CheckResult {
     const KEYS: u64 = 8;
     let (trouble, clock) = (Trouble::default(), AtomicU64::new(1));
+    // Together: a thread that starts early could make all the writes alone.
+    let start = Barrier::new(suite.threads);
     let replaced = Mutex::new(Vec::new());
     let total = (suite.keys * suite.threads) as u64;
     thread::scope(|scope| {
         for writer in 0..suite.threads as u64 {
             let (trouble, clock, replaced) = (&trouble, &clock, &replaced);
+            let start = &start;
             scope.spawn(move || {
+                start.wait();
                 let mut rng = Xoshiro256PlusPlus::seed_from_u64(suite.seed ^ !writer);
                 let mut mine = Vec::new();
                 while !trouble.is_over() {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use everleaf_crash_check::Index;
 use everleaf_crash_check::conformance::Suite;
@@ -32,11 +34,12 @@ struct Map {
     map: Mutex<BTreeMap<u64, u64>>,
     wrong: Wrong,
     calls: AtomicU64,
+    maker: ThreadId,
 }
 
 impl Map {
     fn new(wrong: Wrong) -> Self {
-        Self { map: Mutex::default(), wrong, calls: 0.into() }
+        Self { map: Mutex::default(), wrong, calls: 0.into(), maker: thread::current().id() }
     }
 
     fn reboot(self) -> Self {
@@ -93,7 +96,11 @@ impl Index for Map {
             Wrong::WritesAreNotAtomic => {
                 let old = map.get(&key).copied();
                 drop(map);
-                std::thread::yield_now();
+                // Asleep between its read and its write, so that even on one busy core the other
+                // writers come in between.
+                if thread::current().id() != self.maker {
+                    thread::sleep(Duration::from_micros(20));
+                }
                 self.map.lock().unwrap().insert(key, value);
                 Ok(old)
             }
