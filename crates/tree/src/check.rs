@@ -4,7 +4,8 @@
 //! nodes are pages of nodes in the map and are met once; keys rise, lie within their node's bounds
 //! and are named once; a node's lower bound is its left neighbour's upper one; each entry of a
 //! parent names the node that begins at its separator; every record that is named can be read. A
-//! node without an entry in its parent is no damage: a split that a crash interrupted, counted.
+//! node without an entry in its parent is no damage: a split that a crash interrupted, counted. Nor is the entry of a node
+//! that another one has absorbed, in a merge that is announced still: the next open for writing removes it.
 //!
 //! Others may write meanwhile. Each node is read at one moment: version, read, validate. A link is
 //! believed if the node that holds it is unchanged when the next one's version is known; else the walk
@@ -24,7 +25,7 @@ use everleaf_pmem::{
 };
 use everleaf_pool::{Glance, Leaks, PageDamage, Pool, PoolLook, RecordRef, kind};
 
-use crate::blink::{Blink, Seek, log};
+use crate::blink::{Blink, Seek, announced, log};
 use crate::node::{
     EntryView, Kind, NodeAt, OwnedKeyOf, RUN_WORD, Shape, TreeKey, TreeValue, settled, sibling,
 };
@@ -173,6 +174,9 @@ pub(crate) struct CheckWalk<'t, M: Medium, K: Kind> {
     owners: &'t [u8],
     /// Who looks at the nodes; if nobody does, they are fetched.
     glance: Option<&'t Glance<'t, M>>,
+    /// A node that its left neighbour may have absorbed, in a merge that a crash has cut off: its parent's entry is the
+    /// rest of that.
+    absorbed: Option<PageNo>,
     report: TreeReport,
     /// How much of the leaves is used, and how much there is.
     fill: (usize, usize),
@@ -232,7 +236,9 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     ) -> Result<TreeReport> {
         let mut walk = Self::new(tree, owners, glance);
         if !M::JOURNALED {
-            walk.report.log = log::page_of(tree.medium().page(tree.anchor())?);
+            let anchor = tree.medium().page(tree.anchor())?;
+            walk.report.log = log::page_of(anchor);
+            walk.absorbed = announced(anchor).map(|(_, right)| right);
         }
         let Some((root, top)) = walk.top()? else { return Ok(walk.report) };
         walk.report.nodes_by_level = fallible::filled(0, usize::from(top) + 1, CHECK)?;
@@ -254,6 +260,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             tree,
             owners,
             glance,
+            absorbed: None,
             report: TreeReport { anchor: tree.anchor(), ..TreeReport::default() },
             fill: (0, 0),
             doubts: Vec::new(),
@@ -272,10 +279,12 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             return self.level(0, above, None, None).map(drop);
         }
         let (tree, owners, glances) = (self.tree, self.owners, self.glance.is_some());
+        let absorbed = self.absorbed;
         let share = |range: Range<usize>| {
             // A glance holds one page, which is one thread's.
             let glance = glances.then(|| Glance::new(tree.pool())).transpose()?;
             let mut walk = CheckWalk::new(tree, owners, glance.as_ref());
+            walk.absorbed = absorbed;
             walk.report.nodes_by_level = fallible::filled(0, 1, CHECK)?;
             let from = above.get(range.start).map(|entry| &entry.separator);
             walk.level(0, &above[range.clone()], from, above.get(range.end))?;
@@ -476,7 +485,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     ) {
         let is_same = *begin == stop.separator && no == stop.child;
         for entry in unmet.iter().chain((!is_same).then_some(stop)) {
-            if self.stands(way) && self.stands(entry.way) {
+            if self.must_lead(entry) && self.stands(way) {
                 let differs = format!("its parent's entry leads to page {}", entry.child);
                 let misses = format!("no node begins where page {} should", entry.child);
                 self.damage(no, 0, if *begin == entry.separator { differs } else { misses });
@@ -484,9 +493,14 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         }
     }
 
+    /// Whether an entry is still there, and a node must begin where it says.
+    fn must_lead(&self, entry: &ParentEntry<'t, K>) -> bool {
+        self.absorbed != Some(entry.child) && self.stands(entry.way)
+    }
+
     /// The last node of a share says that it is the last one of its level.
     fn ends_early(&mut self, last: &Witness<'t>, stop: &ParentEntry<'t, K>) {
-        if self.stands(stop.way) && last.stands() {
+        if self.must_lead(stop) && last.stands() {
             self.damage(last.page.no(), 0, MORE_ENTRIES);
         }
     }
@@ -499,7 +513,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         at: &mut usize,
     ) -> Option<(PageNo, Way<'t>)> {
         while let Some(entry) = above.get(*at) {
-            if self.stands(entry.way) && last.stands() {
+            if self.must_lead(entry) && last.stands() {
                 self.damage(last.page.no(), 0, MORE_ENTRIES);
                 return Some((entry.child, entry.way));
             }
@@ -513,7 +527,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
     fn meet(&mut self, node: &VisitedNode<'t, K>, above: &[ParentEntry<'t, K>], at: &mut usize) {
         let no = node.at.page.no();
         while let Some(passed) = above.get(*at).filter(|e| e.separator < node.low) {
-            if self.stands(passed.way) && node.at.stands() {
+            if self.must_lead(passed) && node.at.stands() {
                 self.damage(no, 0, format!("no node begins where page {} should", passed.child));
             }
             *at += 1;

@@ -39,7 +39,7 @@ fn announce<M: Medium>(m: &M, anchor: Page<'_>, left: PageNo, right: PageNo) {
 }
 
 /// The merge that an anchor announces.
-pub(super) fn announced(anchor: Page<'_>) -> Option<(PageNo, PageNo)> {
+pub(crate) fn announced(anchor: Page<'_>) -> Option<(PageNo, PageNo)> {
     let word = anchor.head(MERGE_WORD).load();
     (word != 0).then_some((word as PageNo, (word >> 32) as PageNo))
 }

@@ -55,6 +55,7 @@ pub use batch::{BatchChange, KeyPlace, Stage};
 pub use create::{first_touch, gap, redo};
 pub use cursor::{Cursor, InPast, Stepped};
 pub use descend::{Blink, Seek};
+pub(crate) use merge::announced;
 pub use past::Was;
 pub use pop::End;
 pub use reading::Reading;

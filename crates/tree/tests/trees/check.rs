@@ -1,9 +1,11 @@
 //! `check` counts what is there, finds every kind of damage, and survives any bytes.
 
 use std::collections::{BTreeSet, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use everleaf_pmem::{Dram, Geometry, Medium, Page};
+use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, PageNo, Redo, Result, Word};
 use everleaf_pool::{Glance, Pool};
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::node::{HIGH_WORD, Kind, LOW_WORD, RUN_WORD, SIBLING_WORD};
@@ -310,4 +312,99 @@ fn a_raised_entry_is_found_whoever_walks_its_leaf() {
             damaged(&tree, root, word, root.word(word).load() ^ 1 << bit);
         }
     }
+}
+
+/// The word of an anchor that announces a merge.
+const MERGE_WORD: usize = 2;
+
+/// Memory whose process ends at a store; or that only readers use.
+struct Cut {
+    inner: Dram,
+    stores: AtomicU64,
+    is_read_only: bool,
+}
+
+impl Cut {
+    fn new(stores: u64) -> Self {
+        let inner = Dram::new(Geometry::new(4).expect("valid"), 256).expect("memory");
+        Self { inner, stores: stores.into(), is_read_only: false }
+    }
+
+    /// What the memory holds, for who only reads.
+    fn for_readers(&self) -> Self {
+        let copy = Self { is_read_only: true, ..Self::new(u64::MAX) };
+        for no in 0..self.inner.limit() {
+            let (from, to) =
+                (self.inner.page(no).expect("inside"), copy.inner.page(no).expect("inside"));
+            let held = to.latch().lock();
+            (0..from.geometry().page_words())
+                .for_each(|i| copy.inner.store(to.word(i), from.word(i).load()));
+            held.unlock_unchanged();
+        }
+        copy
+    }
+}
+
+impl Medium for Cut {
+    type Op<'m> = ();
+    const JOURNALED: bool = false;
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+    fn limit(&self) -> PageNo {
+        self.inner.limit()
+    }
+    fn page(&self, no: PageNo) -> Result<Page<'_>> {
+        self.inner.page(no)
+    }
+    fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
+        self.inner.fetch(page, redo)
+    }
+    fn store(&self, word: Word<'_>, value: u64) {
+        let left = self.stores.load(Ordering::Relaxed);
+        assert!(left > 0, "the process has ended");
+        self.stores.store(left - 1, Ordering::Relaxed);
+        self.inner.store(word, value);
+    }
+    fn flush(&self, page: Page<'_>, line: usize) {
+        self.inner.flush(page, line);
+    }
+    fn fence(&self) {
+        self.inner.fence();
+    }
+    fn enter(&self) -> Result<()> {
+        if self.is_read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+    fn note(&self, (): &mut (), _: Page<'_>, _: Change<'_>) {}
+    fn epoch(&self, (): &()) -> u64 {
+        0
+    }
+}
+
+/// Wherever the process ends among the stores of merges, who opens the pool for reading finds no damage.
+#[test]
+fn a_merge_that_was_cut_off_is_no_damage_to_who_only_reads() {
+    let mut absorbed = 0;
+    for cut in 0.. {
+        let pool = Arc::new(CircTree::format_pool(Cut::new(u64::MAX)).expect("formats"));
+        let tree = CircTree::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
+        for i in 0..40 {
+            Index::insert(&tree, i, i).expect("space");
+        }
+        pool.medium().stores.store(cut, Ordering::Relaxed);
+        let removes = || (0..40).filter(|i| i % 4 > 0).for_each(|i| drop(Index::remove(&tree, i)));
+        let is_over = catch_unwind(AssertUnwindSafe(removes)).is_ok();
+        let copy = Arc::new(CircTree::open_pool(pool.medium().for_readers()).expect("a pool"));
+        std::mem::forget(tree);
+        let tree = CircTree::open(Arc::clone(&copy), INDEX_ANCHOR).expect("a tree");
+        for threads in [1, 3] {
+            assert_eq!(shared(&tree, threads).damages, [], "{threads} threads, store {cut}");
+        }
+        let anchor = copy.medium().page(INDEX_ANCHOR).expect("inside");
+        absorbed += u32::from(anchor.head(MERGE_WORD).load() != 0);
+        if is_over {
+            break;
+        }
+    }
+    assert!(absorbed > 20, "a merge was announced at {absorbed} stores only");
 }
