@@ -6,6 +6,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use everleaf_file::io::{Io, RealIo};
 use everleaf_pmem::fallible;
@@ -355,7 +356,8 @@ impl Db {
 
     /// Writes all changed pages to their new places and empties the journal, so that the next open has
     /// less to do. Other threads go on reading and writing meanwhile. A pool with
-    /// [background](Options::background) threads does this by itself when the journal is half full.
+    /// [background](Options::background) threads does this by itself when the journal is half full. Where the
+    /// [program ends epochs](Options::manual_epochs), this ends none: the journal keeps what the current one has changed.
     /// On persistent memory there is no journal, and this does nothing.
     ///
     /// # Errors
@@ -409,7 +411,8 @@ impl Db {
     }
 
     /// Copies the pool to a new file `path` and returns the epoch whose end the copy holds: everything
-    /// of that epoch and of all before it, and nothing of a later one. Everything done before this call is in the copy. Other
+    /// of that epoch and of all before it, and nothing of a later one. Everything done before this call is in the copy; where
+    /// the [program ends epochs](Options::manual_epochs), everything up to the last end. Other
     /// threads read and write meanwhile.
     ///
     /// The copy is a pool of its own, on disk when this returns, with the uuid of this pool. It is on the
@@ -486,7 +489,7 @@ impl Db {
 
     /// Returns the last epoch that is on disk. All epochs before it are on disk too. It never decreases
     /// while the pool is open. It reaches what [`epoch`](Db::epoch) has returned about an interval later, even if nothing
-    /// is written; without [background](Options::background) threads, when a call ends the epoch. On persistent memory both
+    /// is written; where the [program ends epochs](Options::manual_epochs), soon after it has. On persistent memory both
     /// are 0: an operation is durable when it returns.
     pub fn durable_epoch(&self) -> u64 {
         self.engine.epochs().1
@@ -497,8 +500,8 @@ impl Db {
     /// `epoch` is what [`epoch`](Db::epoch) of this open has returned; for an epoch that has not begun this waits, too. It
     /// returns at once if the epoch is on disk already, even after the pool was closed, and always on persistent memory.
     ///
-    /// Without [background](Options::background) threads it waits until another thread ends the epoch, with
-    /// [`sync`](Db::sync) for instance; if none does, it waits forever. While the disk is full it waits until there is room.
+    /// Where the [program ends epochs](Options::manual_epochs), it waits until another thread ends this one, if it has not
+    /// ended; if none does, it waits forever. While the disk is full it waits until there is room.
     ///
     /// ```
     /// # fn main() -> everleaf::Result<()> {
@@ -521,7 +524,61 @@ impl Db {
     /// the epoch from ending. [`Forked`](crate::Error::Forked) in a child process of the one that opened
     /// the pool.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
-        self.engine.wait_durable(epoch)
+        self.engine.wait_durable(epoch, None).map(drop)
+    }
+
+    /// Like [`wait_durable`](Db::wait_durable), for so long at most. Returns whether the epoch is on disk.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`wait_durable`](Db::wait_durable).
+    pub fn wait_durable_for(&self, epoch: u64, at_most: Duration) -> Result<bool> {
+        // A time that no clock reaches is none.
+        self.engine.wait_durable(epoch, Instant::now().checked_add(at_most))
+    }
+
+    /// Ends the current epoch without waiting for the disk, and returns its number. Everything that returned before this
+    /// call is in it, or in an earlier one.
+    ///
+    /// All of the epoch is the operating system's when this returns: a killed process loses nothing of it. The disk has it
+    /// a little later, which [`wait_durable`](Db::wait_durable) and [`durable`](Db::durable) wait for. A power cut leaves the
+    /// pool as it was at the end of some epoch: the last one that ended before it, or the one before that.
+    ///
+    /// This waits while the epoch before is on its way to the disk: for one sync at most. If the journal is at its
+    /// [bound](Options::journal_bytes), it waits for a checkpoint too, and so holds back a program that is faster than the
+    /// disk. It waits before it ends anything; other threads read and write meanwhile.
+    ///
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("p.ever");
+    /// let db = everleaf::Options::new().manual_epochs(true).open(&path)?;
+    /// let (orders, offsets) = (db.tree("orders")?, db.tree("offsets")?);
+    /// orders.put("o-1", "3 apples")?;
+    /// offsets.put("partition 0", 41_u64.to_be_bytes())?;
+    /// let epoch = db.end_epoch()?;
+    /// // Both are there after a crash, or neither.
+    /// db.wait_durable(epoch)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// In a pool whose epochs [threads end](Options::manual_epochs), it ends the current one early. On persistent memory
+    /// it does nothing and returns 0.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Db::sync`]. [`ReadOnly`](crate::Error::ReadOnly). After [`NoMemory`](crate::Error::NoMemory), or
+    /// [`Io`](crate::Error::Io) because the disk is full, nothing is lost: the epoch may have ended, and the next call goes
+    /// on from there.
+    pub fn end_epoch(&self) -> Result<u64> {
+        self.engine.end_epoch()
+    }
+
+    /// Returns about how many bytes of changes the current epoch has, by what goes to the journal and by large values. A
+    /// thread counts its changes when they come to 8 KiB. O(1); 0 on persistent memory.
+    pub fn pending_bytes(&self) -> u64 {
+        self.engine.epoch_bytes()
     }
 
     /// Returns a future that does what [`wait_durable`](Db::wait_durable) does, for any runtime. It needs no thread of
@@ -652,9 +709,9 @@ impl Db {
     /// [epoch](Db::epoch) that has not ended is gone. On persistent memory every operation is durable when it returns, and
     /// this does the same as [`Db::close`]; so it does for a pool [in memory](Options::in_memory), of which nothing is left.
     ///
-    /// With [background](Options::background) threads an epoch may end at any moment, even just before
-    /// this call. Without them this takes back everything since the last call that ended the epoch, such as [`Db::sync`],
-    /// however much it is.
+    /// An epoch may end at any moment, even just before this call, unless the
+    /// [program ends them](Options::manual_epochs): then this takes back everything since the last call that ended one,
+    /// such as [`Db::end_epoch`], however much it is.
     ///
     /// ```
     /// use everleaf::{Db, Options};
@@ -662,9 +719,9 @@ impl Db {
     /// # fn main() -> everleaf::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("p.ever");
-    /// let db = Options::new().background(false).open(&path)?;
+    /// let db = Options::new().manual_epochs(true).open(&path)?;
     /// db.tree("t")?.put("kept", "")?;
-    /// db.sync()?;
+    /// db.end_epoch()?;
     /// db.tree("t")?.put("dropped", "")?;
     /// db.abandon()?;
     /// let db = Db::open(&path)?;
@@ -829,7 +886,7 @@ impl Durable {
     pub(crate) fn new(engine: &Engine, epoch: u64) -> Self {
         Self(match engine.durable(epoch) {
             Some(waits) => State::Waits(waits),
-            None => State::Is(engine.wait_durable(epoch)),
+            None => State::Is(engine.wait_durable(epoch, None).map(drop)),
         })
     }
 }

@@ -94,6 +94,7 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) storage: Storage,
     pub(crate) background: bool,
+    pub(crate) manual_epochs: bool,
     pub(crate) compression: Compression,
     pub(crate) memory: Option<u64>,
     snapshot_memory: Option<u64>,
@@ -114,6 +115,7 @@ impl Default for Options {
             read_only: false,
             storage: Storage::File,
             background: true,
+            manual_epochs: false,
             compression: Compression::None,
             memory: None,
             snapshot_memory: None,
@@ -253,28 +255,40 @@ impl Options {
         self
     }
 
-    /// Sets whether threads end the pool's epochs and write its checkpoints (the default). All pools of a
-    /// process share them; there are a few.
+    /// Sets whether the program alone ends the pool's epochs. Default: no, an epoch lasts for an
+    /// [interval](Options::interval).
     ///
-    /// Without them nothing becomes durable before [`Db::sync`](crate::Db::sync), [`Durability::Sync`],
-    /// [`Db::checkpoint`](crate::Db::checkpoint), [`Db::compact`](crate::Db::compact), a backup or the
-    /// close asks for it: each of these ends the epoch. The journal grows until a checkpoint.
+    /// If it does, all that it does between two ends becomes durable together, or not at all. What ends an epoch is
+    /// [`Db::end_epoch`](crate::Db::end_epoch), [`Db::sync`](crate::Db::sync), [`Durability::Sync`] and the close. Nothing
+    /// else does: a checkpoint, a compaction and a backup go by the last epoch that has ended.
+    /// [`Db::abandon`](crate::Db::abandon) and a crash take back what came after that.
     ///
-    /// An epoch may be as long as you like. Whenever a quarter of [`pending_bytes`](Options::pending_bytes), or 2 MiB if
-    /// that is less, has been changed, a write puts the changes into the journal. A crash
-    /// takes all of them back unless the epoch has ended, and so does [`Db::abandon`](crate::Db::abandon). So
-    /// memory holds the pages that were changed and not much of the changes, and the end of the epoch finds
-    /// little to write.
+    /// An epoch may be as long, and as large, as you like. Whenever a quarter of
+    /// [`pending_bytes`](Options::pending_bytes), or 2 MiB if that is less, has been changed, a write puts the changes into
+    /// the journal, so that the end of the epoch finds little to write. Pages that it has changed leave memory, to places
+    /// in the file that nobody finds after a crash. Until it has ended, the journal holds all that it has changed; the file
+    /// is longer by that.
     ///
-    /// Those pages stay in memory until the epoch has ended. When they take most of what
-    /// [`memory`](Options::memory) allows, writes and deletes return
-    /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge) and change nothing, until the epoch is ended or
-    /// abandoned. Nothing waits, and reads continue. Pages of epochs that have ended stay until a checkpoint:
-    /// [`Db::sync`](crate::Db::sync) writes one when they take half as much.
+    /// This is for programs that decide themselves what becomes durable together: state stores, queues, replicas. On
+    /// persistent memory there are no epochs, and this changes nothing.
+    #[must_use]
+    pub fn manual_epochs(mut self, manual_epochs: bool) -> Self {
+        self.manual_epochs = manual_epochs;
+        self
+    }
+
+    /// Sets whether threads work for the pool (the default): they end its epochs, or make those durable that the
+    /// [program ends](Options::manual_epochs), and they write its checkpoints. All pools of a
+    /// process share them; there are a few, and they end when nobody has needed them for 10 seconds.
     ///
-    /// This is for programs that decide themselves what becomes durable together, and for tests that must
-    /// repeat. On persistent memory this decides only whether a thread frees the pages of dropped and cleared trees, or
-    /// the call that drops or clears them.
+    /// Without them the program [ends epochs](Options::manual_epochs) and writes checkpoints. The journal grows until
+    /// [`Db::checkpoint`](crate::Db::checkpoint), which [`Db::sync`](crate::Db::sync) calls when pages that were changed take
+    /// half of the [memory](Options::memory), and a write when they take most of it. An epoch that has
+    /// [ended](crate::Db::end_epoch) becomes durable with the next call of that, of `sync` or of
+    /// [`Db::wait_durable`](crate::Db::wait_durable).
+    ///
+    /// This is for tests that must repeat, and for programs that want no threads. On persistent memory this decides only
+    /// whether a thread frees the pages of dropped and cleared trees, or the call that drops or clears them.
     #[must_use]
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
@@ -298,9 +312,8 @@ impl Options {
     /// A value is kept when it is written by a put or read as a whole, unless it is longer than 4 MiB or a
     /// sixteenth of this.
     /// Pages that were changed are written first: they may take half of what the rest leaves, above which
-    /// writers wait for a checkpoint. Without [background](Options::background) threads nobody waits: there, changed pages may
-    /// take seven eighths of it, or 1 MiB if that is more, and writes beyond return
-    /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge) until the epoch has ended. Reads never wait
+    /// writers wait for a checkpoint. Where the [program ends epochs](Options::manual_epochs), they may take seven eighths of
+    /// it, or 1 MiB if that is more. Reads never wait
     /// for room, so a pool takes a little more for a moment. A [`Batch`](crate::Batch) is one epoch and is
     /// never refused half-way: all pages that it needs stay in memory while it is committed, however many there are.
     ///
@@ -420,6 +433,7 @@ impl Options {
             create: self.create && !self.read_only,
             read_only: self.read_only,
             background: self.background,
+            manual_epochs: self.manual_epochs || !self.background,
             compression: self.compression,
             memory_bytes: self.memory.unwrap_or_else(crate::memory::default_bytes),
             evicts_small: self.evicts_small,

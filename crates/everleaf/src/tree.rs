@@ -83,8 +83,8 @@ impl Tree {
     /// - [`Corrupt`](crate::Error::Corrupt) or [`Io`](crate::Error::Io) if a page on the way to the key
     ///   cannot be read.
     /// - [`Io`](crate::Error::Io) if the disk has no room for this value, or for earlier writes that still wait.
-    /// - [`EpochTooLarge`](crate::Error::EpochTooLarge) if the program ends epochs itself, and this one has
-    ///   changed what [memory](crate::Options::memory) can hold.
+    /// - [`EpochTooLarge`](crate::Error::EpochTooLarge) if the program ends epochs itself, this one has changed
+    ///   what [memory](crate::Options::memory) can hold, and no checkpoint could write that.
     /// - [`Closed`](crate::Error::Closed), [`NoTree`](crate::Error::NoTree) or
     ///   [`Forked`](crate::Error::Forked) if the handle is not valid any more.
     ///

@@ -1,14 +1,14 @@
-//! Epochs that the program ends, and that change more than memory may hold: a write that would is refused
-//! and changes nothing, until the epoch has ended or is abandoned; and one epoch after the other, whatever
-//! their length, memory does not fill.
+//! Epochs that the program ends, and that change more than memory may hold: pages that they have changed leave memory, to
+//! places of which nobody knows after a crash; and one epoch after the other, whatever their length, neither memory nor the
+//! journal fills.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 
-use everleaf::{Db, Durability, Error, Options, Tree};
+use everleaf::{Db, Options, Tree};
 use everleaf_file::io::SimIo;
-use everleaf_testing::vecs;
+use everleaf_testing::{Rng, vecs};
 
 const PATH: &str = "/pool/p.ever";
 const MEMORY: u64 = 4 << 20;
@@ -17,8 +17,9 @@ const SLACK: u64 = MEMORY / 20;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn open(io: &SimIo) -> Db {
-    let options = Options::new().background(false).memory(MEMORY);
+fn open(io: &SimIo, background: bool) -> Db {
+    let options = Options::new().manual_epochs(true).background(background).memory(MEMORY);
+    let options = options.journal_bytes(4 << 20);
     options.open_on(Arc::new(io.clone()), PATH).expect("it opens")
 }
 
@@ -26,19 +27,9 @@ fn key(i: u64) -> Vec<u8> {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
 }
 
+/// One in so many is long enough for pages of its own.
 fn value(i: u64) -> Vec<u8> {
-    vec![i as u8; 100 + (i % 100) as usize]
-}
-
-/// Writes pairs from `from` on until one is refused; says which.
-fn fill(tree: &Tree, from: u64) -> (u64, Error) {
-    let refused = |i| tree.put(key(i), value(i)).err().map(|error| (i, error));
-    (from..from + 1_000_000).find_map(refused).expect("memory has an end")
-}
-
-fn is_refusal(error: &Error) -> bool {
-    matches!(error, Error::EpochTooLarge { bytes, bytes_max }
-        if bytes > bytes_max && *bytes_max <= MEMORY && *bytes_max > MEMORY / 2)
+    vec![i as u8; if i.is_multiple_of(400) { 30_000 } else { 100 + (i % 100) as usize }]
 }
 
 fn expect_holds(db: &Db, model: &Model) {
@@ -47,110 +38,144 @@ fn expect_holds(db: &Db, model: &Model) {
     assert!(db.check().expect("it can be read").is_empty());
 }
 
-#[test]
-fn an_epoch_beyond_memory_is_refused_and_ends_as_it_was() {
-    let io = SimIo::new(1);
-    let db = open(&io);
-    let tree = db.tree("t").expect("room");
-    db.sync().expect("no fault");
-    let (mut next, mut model) = (0, Model::new());
-    for round in 0..6 {
-        let durable = db.durable_epoch();
-        let (refused, error) = fill(&tree, next);
-        assert!(is_refusal(&error), "{error}");
-        assert!(error.to_string().contains("end it, or abandon it"), "{error}");
-        assert!(refused > next + 500, "round {round}: {refused}");
-        // Whatever writes is refused and changes nothing; who reads goes on.
-        let (there, mut batch) = (key(next), db.batch());
-        batch.put(&tree, "a", "b").expect("memory");
-        batch.delete(&tree, &there).expect("memory");
-        let errors = [
-            batch.commit().expect_err("too much"),
-            tree.with(Durability::Sync).put(&there, "other").expect_err("too much"),
-            tree.remove(&there).expect_err("too much"),
-            tree.delete(&there).expect_err("too much"),
-            tree.put_from("large", &[7; 50_000][..], 50_000).expect_err("too much"),
-            db.tree("another").map(drop).expect_err("too much"),
-            db.rename_tree("t", "u").expect_err("too much"),
-        ];
-        errors.iter().for_each(|error| assert!(is_refusal(error), "{error}"));
-        assert_eq!(tree.get(&there).expect("sound"), Some(value(next).into()));
-        for absent in [key(refused), b"a".to_vec(), b"large".to_vec()] {
-            assert_eq!(tree.get(absent).expect("sound"), None);
+fn expect_in_memory(db: &Db, what: &str) {
+    let memory = db.stats().expect("open").memory;
+    assert!(memory.bytes <= MEMORY + SLACK, "{what}: {memory:?}");
+}
+
+/// Changes as many pairs as take six times the memory, and forgets some.
+fn change(tree: &Tree, model: &mut Model, round: u64) {
+    for n in 0..150_000 {
+        let i = (round * 50_000 + n) % 170_000;
+        if n % 5 == 0 {
+            tree.delete(key(i)).expect("there is room");
+            model.remove(&key(i));
+        } else {
+            tree.put(key(i), value(i + round)).expect("there is room");
+            model.insert(key(i), value(i + round));
         }
-        assert!(db.open_tree("another").expect("sound").is_none());
-        assert_eq!(db.durable_epoch(), durable, "nothing has ended the epoch");
-        let memory = db.stats().expect("open").memory;
-        assert!(memory.bytes <= MEMORY + SLACK, "round {round}: {memory:?}");
-        // A crash now takes all of it.
-        let crashed = open(&io.power_cut(round));
-        expect_holds(&crashed, &model);
-        crashed.abandon().expect("open");
-        db.sync().expect("no fault");
-        (next..refused).for_each(|i| drop(model.insert(key(i), value(i))));
-        expect_holds(&open(&io.power_cut(round)), &model);
-        next = refused;
     }
-    fill(&tree, next);
-    db.abandon().expect("open");
-    let db = open(&io);
-    expect_holds(&db, &model);
-    let tree = db.tree("t").expect("there");
-    tree.put("more", "v").expect("room");
-    tree.delete("more").expect("room");
-    db.close().expect("no fault");
-    expect_holds(&open(&io), &model);
+}
+
+#[test]
+fn an_epoch_larger_than_memory_is_kept_or_taken_back_as_a_whole() {
+    for background in [false, true] {
+        let io = SimIo::new(1);
+        let mut db = open(&io, background);
+        let mut model = Model::new();
+        for round in 0..3 {
+            let (tree, before) = (db.tree("t").expect("room"), db.epoch());
+            let mut changed = model.clone();
+            change(&tree, &mut changed, round);
+            let what = format!("round {round}, {background}");
+            expect_in_memory(&db, &what);
+            assert_eq!(db.epoch(), before, "{what}: nothing has ended the epoch");
+            assert!(db.stats().expect("open").memory.evictions > 1000, "{what}");
+            expect_holds(&db, &changed);
+            // Whatever takes it back takes back all of it.
+            for disk in [io.kill(), io.power_cut(round)] {
+                let crashed = open(&disk, false);
+                expect_holds(&crashed, &model);
+                crashed.abandon().expect("open");
+            }
+            if round == 1 {
+                drop(tree);
+                db.abandon().expect("open");
+                db = open(&io, background);
+                expect_holds(&db, &model);
+                continue;
+            }
+            let epoch = db.end_epoch().expect("room");
+            assert_eq!((epoch, db.epoch()), (before, before + 1), "{what}");
+            model = changed;
+            // A kill loses nothing of it, nor does a power cut once it is durable.
+            expect_holds(&open(&io.kill(), false), &model);
+            db.wait_durable(epoch).expect("no fault");
+            expect_holds(&open(&io.power_cut(round), false), &model);
+        }
+        db.close().expect("no fault");
+        expect_holds(&open(&io, background), &model);
+    }
+}
+
+/// The pages that each epoch changes keep of the journal what the last epochs have added, and no more.
+#[test]
+fn checkpoints_within_epochs_free_the_journal_of_those_before() {
+    let io = SimIo::new(1);
+    let db = open(&io, false);
+    let tree = db.tree("t").expect("room");
+    let (mut model, mut rng) = (Model::new(), Rng(1));
+    for round in 0..60_u64 {
+        for half in 0..2 {
+            for _ in 0..1_000 {
+                let i = rng.below(3_000);
+                tree.put(key(i), value(i + round)).expect("room");
+                model.insert(key(i), value(i + round));
+            }
+            if half == 0 {
+                let durable = db.durable_epoch();
+                db.checkpoint().expect("no fault");
+                assert_eq!(db.durable_epoch(), durable.max(db.epoch() - 1), "none was ended");
+            }
+        }
+        db.end_epoch().expect("room");
+        let stats = db.stats().expect("open");
+        // An epoch notes less than half of this.
+        assert!(stats.journal_bytes < 2 << 20, "round {round}: {stats:?}");
+        expect_in_memory(&db, "short epochs");
+    }
+    let crashed = open(&io.kill(), false);
+    expect_holds(&crashed, &model);
 }
 
 #[test]
 fn epochs_that_fit_do_not_fill_memory_one_after_the_other() {
-    let io = SimIo::new(1);
-    let db = open(&io);
-    let tree = db.tree("t").expect("room");
-    let mut model = Model::new();
-    for i in 0..60_000 {
-        tree.put(key(i), value(i)).expect("each epoch is short");
-        model.insert(key(i), value(i));
-        if i % 300 == 0 {
-            db.sync().expect("no fault");
-            let memory = db.stats().expect("open").memory;
-            assert!(memory.bytes <= MEMORY + SLACK, "{i}: {memory:?}");
+    for background in [false, true] {
+        let io = SimIo::new(1);
+        let db = open(&io, background);
+        let tree = db.tree("t").expect("room");
+        let mut model = Model::new();
+        for i in 0..60_000 {
+            tree.put(key(i), value(i)).expect("each epoch is short");
+            model.insert(key(i), value(i));
+            if i % 300 == 0 {
+                db.end_epoch().expect("no fault");
+                expect_in_memory(&db, &i.to_string());
+            }
         }
+        let last = db.end_epoch().expect("no fault");
+        db.wait_durable(last).expect("no fault");
+        assert!(db.stats().expect("open").memory.evictions > 1000);
+        expect_holds(&db, &model);
+        expect_holds(&open(&io.power_cut(1), false), &model);
     }
-    db.sync().expect("no fault");
-    assert!(db.stats().expect("open").memory.evictions > 1000);
-    expect_holds(&db, &model);
 }
 
 #[test]
-fn threads_that_end_the_epoch_when_they_are_refused_go_on() {
+fn threads_write_more_than_memory_holds_beside_ends_of_epochs() {
     const THREADS: u64 = 4;
     const EACH: u64 = 15_000;
-    let io = SimIo::new(1);
-    let db = open(&io);
-    let tree = db.tree("t").expect("room");
-    let refused: u64 = thread::scope(|scope| {
-        let work = |thread: u64| {
-            let (db, tree) = (&db, &tree);
-            move || {
-                let mut refused = 0;
-                for i in thread * EACH..(thread + 1) * EACH {
-                    while let Err(error) = tree.put(key(i), value(i)) {
-                        assert!(is_refusal(&error), "{error}");
-                        refused += 1;
-                        db.sync().expect("no fault");
+    for background in [false, true] {
+        let io = SimIo::new(1);
+        let db = open(&io, background);
+        let tree = db.tree("t").expect("room");
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (db, tree) = (&db, &tree);
+                scope.spawn(move || {
+                    for i in thread * EACH..(thread + 1) * EACH {
+                        tree.put(key(i), value(i)).expect("room");
+                        if i % 4_000 == 1 {
+                            db.end_epoch().expect("no fault");
+                        }
                     }
-                }
-                refused
+                });
             }
-        };
-        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(work(thread))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
-    });
-    println!("{refused} refusals");
-    assert!(refused > 0);
-    let model = (0..THREADS * EACH).map(|i| (key(i), value(i))).collect();
-    db.sync().expect("no fault");
-    expect_holds(&db, &model);
-    expect_holds(&open(&io.power_cut(1)), &model);
+        });
+        let model = (0..THREADS * EACH).map(|i| (key(i), value(i))).collect();
+        expect_in_memory(&db, "threads");
+        db.end_epoch().expect("no fault");
+        expect_holds(&db, &model);
+        expect_holds(&open(&io.kill(), false), &model);
+    }
 }

@@ -106,8 +106,11 @@ impl World {
     /// One thing of the script. False if writes have stopped.
     fn step(&mut self, n: u64) -> bool {
         let (kind, result) = match n % 60 {
-            20 | 40 => (1, self.db.sync()),
-            59 => (2, self.db.checkpoint()),
+            20 => (1, self.db.sync()),
+            40 => (1, self.db.end_epoch().and_then(|epoch| self.db.wait_durable(epoch))),
+            // Within an epoch, and at the end of one.
+            10 | 59 if n % 60 == 10 || n % 4 == 3 => (2, self.db.checkpoint()),
+            59 => (2, self.db.sync().and_then(|()| self.db.checkpoint())),
             50 if n % 4 == 2 => (3, self.db.backup(format!("/pool/copy{n}")).map(drop)),
             7 | 27 => (0, self.batch()),
             n if n % 6 == 5 => (0, self.delete()),
@@ -118,7 +121,7 @@ impl World {
             }
         };
         let Err(error) = result else {
-            if kind > 0 {
+            if kind == 1 || n % 60 == 59 && n % 4 != 3 {
                 self.is_durable();
             }
             return true;
@@ -168,7 +171,8 @@ impl World {
             }
             // The first one frees what steps have deleted, the second one what the first could not reuse.
             self.cut.push(self.model.clone());
-            if self.db.checkpoint().and_then(|()| self.db.checkpoint()).is_ok() {
+            let ended = self.db.sync().and_then(|()| self.db.checkpoint());
+            if ended.and_then(|()| self.db.checkpoint()).is_ok() {
                 self.is_durable();
                 self.crash();
                 let (key, value) = self.pair();

@@ -266,7 +266,8 @@ impl Run {
     }
 
     fn end(&mut self, life: Life, disk: SimIo, acknowledged: u64) -> End {
-        let running = life.db.epoch() - u64::from(life.doomed);
+        // What the program has not ended is never there.
+        let running = life.db.epoch() - 1;
         life.die(&self.disk);
         End { disk, acknowledged, running }
     }

@@ -24,6 +24,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use everleaf_pmem::door::{copy_in, may_store, move_slots, move_words, put};
 use everleaf_pmem::dram::outside;
@@ -133,13 +134,14 @@ impl File {
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.inner.wait_durable(epoch)
     }
-    /// Waits until `epoch` is durable, and does not end it before its time. See [`DurableFuture`].
+    /// Waits until `epoch` is durable, and does not end it before its time; `until` then at the longest. Says whether it
+    /// is durable. See [`DurableFuture`].
     ///
     /// # Errors
     /// Those of [`durable`](Self::durable); [`Error::InsideBatch`] inside an [`EpochPin`] of any medium.
-    pub fn await_durable(&self, epoch: u64) -> Result<()> {
+    pub fn await_durable(&self, epoch: u64, until: Option<Instant>) -> Result<bool> {
         debug_assert!(holds_no_latch(), "who waits here keeps others from a page");
-        self.inner.await_durable(epoch)
+        self.inner.await_durable(epoch, until)
     }
     /// The same as a future, which does not keep the pool open.
     ///
@@ -167,6 +169,33 @@ impl File {
     /// As [`wait_durable`](Self::wait_durable).
     pub fn tick(&self) -> Result<()> {
         self.sync()
+    }
+    /// Ends the running epoch and hands all of it to the system, which writes it when it likes: a killed process loses
+    /// nothing of it, and a power cut may. Says which epoch it was. It becomes durable soon if there are
+    /// [tasks](FileOptions::background), else with the next call of this or of [`sync`](Self::sync). An epoch without
+    /// changes is durable at once.
+    ///
+    /// It waits for the end before it to become durable; and while the journal is at its bound, for a checkpoint.
+    ///
+    /// # Errors
+    /// As [`wait_durable`](Self::wait_durable). [`Error::Io`] if the disk is full: the epoch has ended, and the next call
+    /// writes it first.
+    pub fn end_epoch(&self) -> Result<u64> {
+        debug_assert!(holds_no_latch(), "who waits here keeps others from a page");
+        self.inner.end_epoch()
+    }
+    /// Makes all epochs durable that have ended; and the one that runs, unless the
+    /// [program ends it](FileOptions::manual_epochs).
+    ///
+    /// # Errors
+    /// As [`wait_durable`](Self::wait_durable).
+    pub fn sync_ended(&self) -> Result<()> {
+        self.alive()?;
+        self.inner.keep_ended_epochs()
+    }
+    /// Bytes of changes of the running epoch, about: as threads have told. O(1).
+    pub fn epoch_bytes(&self) -> u64 {
+        self.inner.epoch_bytes()
     }
     /// A page for which the journal holds changes that have not been applied: touch it.
     pub fn pending(&self) -> Option<PageNo> {
@@ -443,7 +472,7 @@ impl Drop for File {
             // Twice if memory was refused to the commit before. A failure has poisoned the handle;
             // nobody is left to be told.
             let last = self.inner.epochs.now();
-            while self.inner.epochs.durable() < last && self.inner.commit_now().is_ok() {}
+            while self.inner.epochs.durable() < last && self.inner.commit_now(last).is_ok() {}
         }
         self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
         self.inner.wake_waiters();
@@ -490,7 +519,7 @@ impl Medium for File {
         region.page(no).ok_or_else(|| outside(no, region.limit(), region.geometry(), "data"))
     }
     fn page_place(&self, no: PageNo) -> u64 {
-        self.inner.lookup(no).map_or(0, |placed| placed.place)
+        self.inner.newest(no).map_or(0, |placed| placed.place)
     }
     fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
         self.fetch_as(page, true, redo)

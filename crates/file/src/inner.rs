@@ -28,6 +28,7 @@ use crate::memory::warm::{Addresses, Warmth};
 use crate::observe;
 use crate::open::replay::Replay;
 use crate::options::{Compression, PageUse};
+use crate::store::ahead::Ahead;
 use crate::store::format::{SECTOR, SUPER_BYTES};
 use crate::store::image::{FIRST_IMAGE, ImageKey, Placed};
 use crate::store::superblock::Super;
@@ -76,6 +77,15 @@ impl Chain {
     }
 }
 
+/// The image of a page of a large value that the page table does not know.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PendingValue {
+    pub placed: Placed,
+    /// The epoch in which a step has adopted it, where the table is to hear of that
+    /// [later](crate::checkpoint::ahead).
+    pub adopted: Option<u64>,
+}
+
 /// Writes images to extents of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
@@ -90,6 +100,19 @@ pub(crate) struct Stream {
     pub scratch: [Vec<u8>; 2],
 }
 
+/// An epoch of which everything is written and nothing synced.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub epoch: u64,
+    /// Bytes of its records, and of large values that were written meanwhile.
+    pub records: usize,
+    pub large: u64,
+    /// It has a block.
+    pub is_commit: bool,
+    /// How long it took to write.
+    pub took: Duration,
+}
+
 /// What only the leader of a commit touches.
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
@@ -97,6 +120,8 @@ pub(crate) struct Commit {
     /// The last epoch that was closed, if it is not durable for want of memory or room. Its records are
     /// in `spares` and in `block`.
     pub closed: Option<u64>,
+    /// The last epoch that was closed, if all of it is written and the disk was not asked to keep it.
+    pub ended: Option<Ended>,
     /// Room for a block's head, and records that are in no block of the file yet; or nothing.
     pub block: Vec<u8>,
     /// One for each slot of the clock, to take its records.
@@ -155,14 +180,14 @@ pub(crate) struct Inner {
     /// The last epoch that the table may know of: of a change in an image, or of a step that has adopted
     /// or freed a large value.
     pub table_epoch: AtomicU64,
-    /// Images of values that no step has adopted yet. Their extents are held.
-    pub pending_values: Mutex<HashMap<PageNo, Placed>>,
+    /// Images of values that the page table does not know. Their extents are held.
+    pub pending_values: Mutex<HashMap<PageNo, PendingValue>>,
     /// The image of the durable root, whose extents are held.
     pub root: Mutex<Placed>,
     /// Pages that have become dirty, as far as they are in no slot's list any more.
     pub changed: Mutex<Vec<PageNo>>,
-    /// Runs that were freed, which the table does not know yet.
-    pub forgotten: Mutex<Vec<(PageNo, u32)>>,
+    /// Runs that were freed, which the table does not know yet, and in which epoch.
+    pub forgotten: Mutex<Vec<(PageNo, u32, u64)>>,
     /// Images of freed values that somebody may read still. Their extents are held.
     pub lingering: Mutex<HashMap<PageNo, Placed>>,
     /// Runs that nobody reads any more.
@@ -220,6 +245,8 @@ pub(crate) struct Inner {
     pub waits: Box<Waits>,
     /// Of who keeps the journal short, if somebody does.
     pub keeper: OnceLock<Waker>,
+    /// What is ahead of the last durable epoch, where the program ends epochs.
+    pub ahead: Box<Ahead>,
     pub counters: Box<Counters>,
 }
 

@@ -66,8 +66,13 @@ pub struct FileOptions {
     pub read_only: bool,
     /// Whether a [task](crate::workers) ends an epoch an `interval` after its first step. Without it, call
     /// [`File::tick`](crate::File::tick); steps never wait for turns then, and an epoch may be as long as
-    /// one likes.
+    /// one likes. With [`manual_epochs`](Self::manual_epochs) it makes epochs durable that the program has ended.
     pub background: bool,
+    /// Whether nothing but the program ends epochs, by [`File::end_epoch`](crate::File::end_epoch),
+    /// [`File::sync`](crate::File::sync) and the like: no checkpoint, compaction or backup does, and no
+    /// [task](Self::background). Epochs may be as long as one likes; pages that the running one has changed leave
+    /// memory, too.
+    pub manual_epochs: bool,
     /// What of a page has to be kept, by its bytes: the header first, and the length of a page. The
     /// bytes may be those of any page, and hostile.
     pub gap: fn(&[u8]) -> PageUse,
@@ -97,6 +102,11 @@ pub const INTERVAL_MOST: Duration = Duration::from_secs(24 * 60 * 60);
 pub const BYTES_MOST: u64 = 1 << 50;
 
 impl FileOptions {
+    /// Whether a task ends epochs.
+    pub(crate) fn ticks(&self) -> bool {
+        self.background && !self.manual_epochs && !self.read_only
+    }
+
     /// The same, each number within what it may be.
     pub(crate) fn within_bounds(&self) -> Self {
         Self {
@@ -127,6 +137,7 @@ impl Default for FileOptions {
             create: false,
             read_only: false,
             background: true,
+            manual_epochs: false,
             gap: |_| PageUse::But(0..0),
             memory_bytes: u64::MAX,
             evicts_small: false,

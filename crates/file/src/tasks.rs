@@ -8,18 +8,29 @@ use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::epochs::barrier::FULL;
+use crate::epochs::ended::Syncs;
 use crate::inner::Inner;
 use crate::workers::{Job, Length, Task};
 
-/// Starts what every file needs that ends its epochs by itself.
+/// Starts what every file needs that ends its epochs by itself, or makes those durable that the program ends.
 ///
 /// # Errors
 /// Those of [`Task::new`].
 pub(crate) fn start(inner: &Arc<Inner>) -> Result<[Task; 2]> {
     let weak = || Arc::downgrade(inner);
-    let tick = Task::new(Length::Short, Box::new(Tick { inner: weak(), seen: 0 }))?;
+    let is_manual = inner.ahead.is_manual;
+    let tick: Box<dyn Job> = match is_manual {
+        true => Box::new(Syncs::new(inner)),
+        false => Box::new(Tick { inner: weak(), seen: 0 }),
+    };
+    let tick = Task::new(Length::Short, tick)?;
     let warm = Task::new(Length::Short, Box::new(Warm { inner: weak() }))?;
-    inner.ticker.start(tick.waker().clone());
+    if is_manual {
+        let is_first = inner.ahead.syncs.set(tick.waker().clone()).is_ok();
+        debug_assert!(is_first, "one task for each open");
+    } else {
+        inner.ticker.start(tick.waker().clone());
+    }
     inner.warmth.start(warm.waker().clone());
     Ok([tick, warm])
 }

@@ -15,7 +15,9 @@ use everleaf_file::io::{Fault, SimIo, Weather};
 use everleaf_pmem::{Error, Medium, Result};
 
 mod toy;
-use toy::{Model, Rng, SPILLED, Toy, WHOLE, check, poisoned_refuses_to_write, read_all};
+use toy::{
+    MANUAL, Model, Rng, SPILLED, Toy, WHOLE, check, is_manual, poisoned_refuses_to_write, read_all,
+};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
@@ -33,6 +35,9 @@ struct Tally {
     in_spilled: u64,
     spills: u64,
     evictions: u64,
+    /// Kills behind the end of an epoch that no sync had kept yet, and checkpoints within an epoch.
+    kept_by_system: u64,
+    within: u64,
 }
 
 impl AddAssign for Tally {
@@ -49,19 +54,23 @@ impl AddAssign for Tally {
         self.in_spilled += other.in_spilled;
         self.spills += other.spills;
         self.evictions += other.evictions;
+        self.kept_by_system += other.kept_by_system;
+        self.within += other.within;
     }
 }
 
-/// What a disk is left with: the epoch that was acknowledged, and the one that ran.
+/// What a disk is left with: the epoch that was acknowledged, the same to who cuts the power, and the one that ran.
 #[derive(Clone, Copy)]
 struct Bounds {
     acknowledged: u64,
+    durable: u64,
     running: u64,
 }
 
 impl Bounds {
     fn of(toy: &Toy) -> Self {
-        Self { acknowledged: toy.file.durable_epoch(), running: toy.file.clock() }
+        let durable = toy.file.durable_epoch();
+        Self { acknowledged: durable, durable, running: toy.file.clock() }
     }
 }
 
@@ -74,6 +83,8 @@ struct Run {
     short: u32,
     /// Of so many calls one fails, while there is a storm; 0: never.
     storm: u32,
+    /// The process is killed, and the system goes on.
+    is_killed: bool,
     tally: Tally,
 }
 
@@ -83,7 +94,7 @@ impl Run {
         let short = [0, 2, 5][rng.below(3) as usize];
         let storm = [0, 0, 8, 40, 200][rng.below(5) as usize];
         let (io, model, tally) = (SimIo::new(seed), Model::new(), Tally::default());
-        Self { seed, rng, io, model, short, storm, tally }
+        Self { seed, rng, io, model, short, storm, is_killed: false, tally }
     }
 
     fn what(&self) -> String {
@@ -108,6 +119,7 @@ impl Run {
     fn plan_cut(&mut self, reach: u64) {
         let (calls, seed) = (self.rng.below(reach), self.rng.next());
         let seed = (!self.one_in(4)).then_some(seed);
+        self.is_killed = seed.is_none();
         self.io.cut_at(self.io.calls() + calls, seed);
     }
 
@@ -125,6 +137,7 @@ impl Run {
         if self.one_in(8) {
             // Also what a killed process wrote, and of a cut the cut.
             self.io = self.io.power_cut(self.rng.next());
+            self.is_killed = false;
             self.tally.cuts += 1;
         }
     }
@@ -174,15 +187,29 @@ impl Run {
         Ok(())
     }
 
+    /// Ends an epoch: where the program does that, mostly without a wait for the disk; then it says which one.
+    fn end_epoch(&mut self, toy: &Toy) -> Result<Option<u64>> {
+        if !is_manual(self.seed) || self.one_in(4) {
+            return toy.file.tick().map(|()| None);
+        }
+        let runs = toy.file.clock();
+        let epoch = toy.file.end_epoch()?;
+        assert_eq!(epoch, runs, "{}", self.what());
+        Ok(Some(epoch))
+    }
+
     /// Uses the pool until the power is cut, or a call fails.
     fn use_until_end(&mut self, toy: Toy) -> Bounds {
         self.plan_cut(60);
         self.blow();
         let ticks = 2 + self.rng.below(12);
-        let mut spilled = (0, 0);
+        let is_manual = is_manual(self.seed);
+        let (mut spilled, mut ended) = ((0, 0), 0);
         loop {
-            let acknowledged = toy.file.durable_epoch();
-            let (mut checkpoint, mut compaction) = (false, false);
+            let durable = toy.file.durable_epoch();
+            let mut acknowledged = durable;
+            let runs = toy.file.clock();
+            let (mut checkpoint, mut compaction, mut ends) = (false, false, ended);
             let spills = toy.file.stats().spills;
             if spilled.0 < spills {
                 self.tally.spills += spills - spilled.0;
@@ -203,7 +230,8 @@ impl Run {
                         drop(toy.file.enter());
                         let _ = toy.file.throttle(true);
                     }
-                    toy.file.tick()
+                    let ended = self.end_epoch(&toy);
+                    ended.map(|epoch| ends = epoch.unwrap_or(ends))
                 }
                 n if n <= 2 * ticks && toy.file.checkpoint_due() => {
                     checkpoint = true;
@@ -211,15 +239,25 @@ impl Run {
                 }
                 _ => self.set(&toy),
             };
+            if is_manual && (checkpoint || compaction) {
+                self.tally.within += u64::from(result.is_ok() && self.model.at(runs).0 == runs);
+                assert_eq!(toy.file.clock(), runs, "{}: it has ended an epoch", self.what());
+            }
             if self.was_cut() {
                 self.tally.in_checkpoint += u64::from(checkpoint);
                 self.tally.in_compaction += u64::from(compaction);
-                self.tally.in_spilled += u64::from(spilled.1 == acknowledged + 1);
-                let running = toy.file.clock();
+                self.tally.in_spilled += u64::from(spilled.1 == durable + 1);
+                // An epoch that has not ended is never there.
+                let running = toy.file.clock() - u64::from(is_manual);
+                if self.is_killed && acknowledged < ended {
+                    self.tally.kept_by_system += 1;
+                    acknowledged = ended;
+                }
                 self.tally.evictions += toy.file.stats().evictions;
                 toy.abandon();
-                return Bounds { acknowledged, running };
+                return Bounds { acknowledged, durable, running };
             }
+            ended = ends;
             if let Err(error) = result {
                 self.survives(&toy, &error);
                 // A page that could not be read is no reason to stop.
@@ -242,7 +280,10 @@ impl Run {
             return before;
         }
         match result {
-            Ok(()) => Bounds { acknowledged: before.running, running: before.running },
+            Ok(()) => {
+                let epoch = before.running;
+                Bounds { acknowledged: epoch, durable: epoch, running: epoch }
+            }
             Err(error) => {
                 assert!(self.storm > 0, "{}: {error} without a fault", self.what());
                 self.end_after_fault(toy)
@@ -251,7 +292,7 @@ impl Run {
     }
 
     /// Opens the pool; the power may be cut while it does, or calls fail, again and again.
-    fn recover(&mut self, bounds: Bounds) -> Toy {
+    fn recover(&mut self, mut bounds: Bounds) -> Toy {
         let mut failed = 0;
         loop {
             let reach = if self.one_in(3) { 80 } else { 10_000 };
@@ -270,6 +311,7 @@ impl Run {
                     assert!(matches!(error, Error::Io { .. }), "{what}: {error}");
                     self.tally.failed_opens += 1;
                     failed += 1;
+                    bounds.acknowledged = bounds.durable;
                     if self.was_cut() {
                         self.tally.in_recovery += 1;
                     } else if self.one_in(2) {
@@ -282,7 +324,8 @@ impl Run {
             let result = self.recovered(toy, bounds);
             match result {
                 Some(toy) => return toy,
-                None => failed = 0,
+                // Nobody has asked the disk to keep what the system has kept so far.
+                None => (failed, bounds.acknowledged) = (0, bounds.durable),
             }
         }
     }
@@ -314,7 +357,7 @@ impl Run {
     fn go(seed: u64, cuts: u64) -> Tally {
         everleaf_testing::at_seed(seed);
         let mut run = Run::new(seed);
-        let mut toy = run.recover(Bounds { acknowledged: 0, running: 1 });
+        let mut toy = run.recover(Bounds { acknowledged: 0, durable: 0, running: 1 });
         while run.tally.cuts < cuts {
             let bounds = if run.one_in(8) { run.close(toy) } else { run.use_until_end(toy) };
             toy = run.recover(bounds);
@@ -353,6 +396,19 @@ fn a_power_cut_or_a_fault_leaves_the_end_of_an_epoch_that_was_spilled() {
     for before in SPILLED {
         let Tally { cuts, in_spilled, spills, .. } = runs(before, wanted / 4);
         assert!(in_spilled > cuts / 5 && spills > cuts, "{in_spilled} and {spills} of {cuts}");
+    }
+}
+
+#[test]
+fn a_power_cut_or_a_fault_leaves_the_end_of_an_epoch_that_the_program_has_ended() {
+    if seed().is_some() {
+        return;
+    }
+    let wanted = count(20_000, 1_000_000);
+    for before in MANUAL {
+        let Tally { cuts, kept_by_system, within, evictions, .. } = runs(before, wanted / 4);
+        assert!(kept_by_system > cuts / 50 && within > cuts / 50, "{kept_by_system}, {within}");
+        assert!(evictions > cuts / 10, "{evictions}");
     }
 }
 

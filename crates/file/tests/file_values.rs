@@ -1,6 +1,6 @@
 //! Large values that come, go and are moved by cleaning, with power cuts, kills and faults at any call:
 //! each value that a durable step names can be read, and what was freed is free. In two runs of three
-//! epochs are spilled.
+//! epochs are spilled, and in two of five nothing but the program ends them.
 //!
 //! `EVERLEAF_SCALE` says how many cuts (default 2,000), `EVERLEAF_SEED` replays one run.
 
@@ -57,13 +57,19 @@ impl Value {
     }
 }
 
+/// Whether the program alone ends the epochs of a run.
+fn is_manual(seed: u64) -> bool {
+    seed % 5 < 2
+}
+
 fn value_options(seed: u64) -> FileOptions {
     let compression = if seed.is_multiple_of(3) { Compression::Lz4 } else { Compression::None };
     let (spare_extents, max_pages) = ((seed % 2 * 8) as u32, 512);
     let spill_bytes = [options().spill_bytes, 1, 150][(seed / 6 % 3) as usize];
     // Room on the disk is taken ahead from the first extent on, in some.
     let reserve_from = if seed % 8 == 5 { 0 } else { options().reserve_from };
-    let few = FileOptions { pending_bytes: 64 << 10, reserve_from, ..options() };
+    let manual_epochs = is_manual(seed);
+    let few = FileOptions { pending_bytes: 64 << 10, reserve_from, manual_epochs, ..options() };
     FileOptions { max_pages, spare_extents, compression, spill_bytes, ..few }
 }
 
@@ -182,6 +188,7 @@ impl Run {
                 1 if self.rng.below(8) == 0 => {
                     toy.drain().and_then(|()| toy.file.compact(&mut |_| ()))
                 }
+                2 | 3 if is_manual(self.seed) => toy.file.end_epoch().map(drop),
                 2..5 => toy.file.tick(),
                 5 => {
                     let now = self.now;

@@ -72,7 +72,9 @@ fn operate(input: &mut Input<'_>, disk: &SimIo, options: &everleaf::Options) -> 
         let began = disk.calls();
         let done = match op {
             0..=29 => db.sync(),
-            30..=49 => db.checkpoint(),
+            // Ends none.
+            30..=39 => db.checkpoint(),
+            40..=49 => db.end_epoch().and_then(|epoch| db.wait_durable(epoch)),
             50..=54 => {
                 db.close().expect(fine);
                 db = script::open(disk, options).expect(fine);
@@ -86,7 +88,7 @@ fn operate(input: &mut Input<'_>, disk: &SimIo, options: &everleaf::Options) -> 
         if script::ended(done) {
             break;
         }
-        if op < 55 {
+        if op < 55 && !(30..=39).contains(&op) {
             let model = script::without_empty(model.clone());
             ends.push(CrashEnd { model, began, returned: disk.calls() });
         }
@@ -102,7 +104,7 @@ fn cut_recovery(disk: &SimIo, options: &everleaf::Options, at: u64, seed: u64) -
     disk.cut_at(disk.calls() + at % 64, Some(seed ^ 1));
     if let Ok(db) = script::open(disk, options) {
         // It changes nothing that a reader can see.
-        db.checkpoint().expect("this disk goes on");
+        db.sync().and_then(|()| db.checkpoint()).expect("this disk goes on");
         drop(db);
     }
     disk.take_cut().unwrap_or_else(|| disk.power_cut(seed ^ 1))

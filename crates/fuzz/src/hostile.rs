@@ -86,7 +86,7 @@ fn pool(page_bytes: u32, left: Left) -> SimIo {
     let db = script::open(&disk, &options(page_bytes)).expect("a new pool");
     fill(&db, 0).expect("a sound pool");
     if left == Left::Worked {
-        db.checkpoint().expect("no fault");
+        db.sync().and_then(|()| db.checkpoint()).expect("no fault");
     }
     // What a snapshot needs stays, so that its trees are dropped and not gone.
     let snapshot = db.snapshot().expect("open");

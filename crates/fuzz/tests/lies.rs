@@ -44,7 +44,7 @@ fn pool() -> SimIo {
     }
     let _held = db.snapshot().expect("open");
     db.drop_tree("going").expect("it is there");
-    db.checkpoint().expect("no fault");
+    db.sync().and_then(|()| db.checkpoint()).expect("no fault");
     assert_eq!(db.stats().expect("open").dropped_trees, 1);
     disk.power_cut(0)
 }
@@ -228,7 +228,7 @@ fn killed(first: u8, checkpoint: bool) -> (SimIo, Parts) {
     tree.put(b"before", [first]).expect("room");
     db.sync().expect("no fault");
     if checkpoint {
-        db.checkpoint().expect("no fault");
+        db.sync().and_then(|()| db.checkpoint()).expect("no fault");
     }
     for i in 0..4_u8 {
         tree.put([first, i], [i; 40]).expect("room");

@@ -22,6 +22,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
@@ -29,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::sync::{
     AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard,
     before_read, before_write, fence, lock, read_lock, thread_local, thread_number, wait,
-    write_lock, yield_now,
+    wait_timeout, write_lock, yield_now,
 };
 
 /// Slots of a clock, unless it says otherwise. A thread always uses the same one, so its mutex is
@@ -345,23 +346,34 @@ impl<S, const N: usize> Epochs<S, N> {
         }
     }
 
-    /// Waits until `epoch` is durable, and leaves it to others to end it. `look` comes before each wait: it
-    /// fails once waiting is of no use.
+    /// Waits until `epoch` is durable, and leaves it to others to end it; `until` then at the longest, if it says when.
+    /// Says whether the epoch is durable. `look` comes before each wait: it fails once waiting is of no use.
     ///
     /// # Errors
     /// Those of `look`; [`Error::InsideBatch`] inside an [`EpochPin`] of any clock.
-    pub fn await_durable(&self, epoch: u64, look: impl Fn() -> Result<()>) -> Result<()> {
+    pub fn await_durable(
+        &self,
+        epoch: u64,
+        until: Option<Instant>,
+        look: impl Fn() -> Result<()>,
+    ) -> Result<bool> {
         if self.durable() >= epoch {
-            return Ok(());
+            return Ok(true);
         }
         EpochPin::refuse_inside()?;
         let mut led = self.leading();
         loop {
             if self.durable() >= epoch {
-                return Ok(());
+                return Ok(true);
             }
             look()?;
-            led = wait(&self.done, &self.leading, led).unwrap_or_else(PoisonError::into_inner);
+            led = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => {
+                    wait(&self.done, &self.leading, led).unwrap_or_else(PoisonError::into_inner)
+                }
+                Some(Duration::ZERO) => return Ok(false),
+                Some(most) => wait_timeout(&self.done, &self.leading, led, most),
+            };
         }
     }
 
@@ -428,9 +440,9 @@ mod tests {
             let hold = epochs.pin_epoch();
             let refused = epochs.wait_durable(1, || Ok(()), || Ok(()));
             assert!(matches!(refused, Err(Error::InsideBatch)), "{refused:?}");
-            let refused = epochs.await_durable(1, || Ok(()));
+            let refused = epochs.await_durable(1, None, || Ok(()));
             assert!(matches!(refused, Err(Error::InsideBatch)), "{refused:?}");
-            epochs.await_durable(0, || Ok(())).expect("it is durable");
+            assert!(epochs.await_durable(0, None, || Ok(())).expect("it is durable"));
             drop(hold);
             let commit = || {
                 epochs.publish(take(&epochs, &mut Vec::new()).expect("not torn"));

@@ -132,10 +132,10 @@ pub enum Error {
         /// The limit in bytes, as it was asked for.
         bytes: u64,
     },
-    /// The running epoch has changed more bytes of pages than memory may hold, and no thread ends epochs.
-    /// Nothing was changed by the call that says so.
+    /// The running epoch, which the program ends, has changed more bytes of pages than memory may hold, and no checkpoint
+    /// could write them. Nothing was changed by the call that says so.
     ///
-    /// End the epoch with `Db::sync`, and call again; or give it up with `Db::abandon`. More `Options::memory` allows longer
+    /// `Db::checkpoint` says why. Or end the epoch with `Db::sync`, and call again; or give it up with `Db::abandon`. More `Options::memory` allows longer
     /// epochs.
     #[error(
         "an epoch that has not ended has changed {} bytes of pages, {} fit into memory: end it, or abandon it",

@@ -238,10 +238,18 @@ impl FileStore {
         let file = self.store.medium();
         let before_bytes = file.stats().data_bytes;
         // What was freed is free for it if the freeing is durable.
-        file.sync()?;
+        file.sync_ended()?;
         read(&self.pool).drain()?;
         file.compact(progress)?;
         Ok(Compaction { before_bytes, after_bytes: file.stats().data_bytes })
+    }
+
+    /// Ends the running epoch, which is the system's then.
+    pub fn end_epoch(&self) -> Result<u64> {
+        if self.store.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.store.medium().end_epoch()
     }
 
     /// Copies the pool to a new file. A close does not wait for it.

@@ -22,6 +22,7 @@ mod versions;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use everleaf_pmem::{Geometry, Medium, PageNo, fallible};
 use everleaf_tree::TreeReport;
@@ -216,14 +217,34 @@ impl Engine {
         on_medium!(self, on => on.sync())
     }
 
-    /// Waits until an epoch is durable, without ending it. What is durable stays so, also after a close.
-    pub fn wait_durable(&self, epoch: u64) -> Result<()> {
+    /// Ends the running epoch without waiting for the disk, and says which one it was; 0 where there are no epochs.
+    pub fn end_epoch(&self) -> Result<u64> {
+        self.alive()?;
         match self {
-            Engine::File(on) => on.trees().medium().await_durable(epoch),
+            Engine::File(on) => on.end_epoch(),
+            #[cfg(feature = "dax")]
+            Engine::Dax(_) => Ok(0),
+        }
+    }
+
+    /// About how many bytes of changes the running epoch has.
+    pub fn epoch_bytes(&self) -> u64 {
+        match self {
+            Engine::File(on) => on.trees().medium().epoch_bytes(),
+            #[cfg(feature = "dax")]
+            Engine::Dax(_) => 0,
+        }
+    }
+
+    /// Waits until an epoch is durable, without ending it; `until` then at the longest. Says whether it is durable. What
+    /// is durable stays so, also after a close.
+    pub fn wait_durable(&self, epoch: u64, until: Option<Instant>) -> Result<bool> {
+        match self {
+            Engine::File(on) => on.trees().medium().await_durable(epoch, until),
             #[cfg(feature = "dax")]
             Engine::Dax(_) => match self.alive() {
                 Err(Error::Forked) => Err(Error::Forked),
-                _ => Ok(()),
+                _ => Ok(true),
             },
         }
     }

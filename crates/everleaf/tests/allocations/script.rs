@@ -38,6 +38,8 @@ pub enum Operation {
     Names,
     Check,
     Sync,
+    /// Ends an epoch, and hands it to the system.
+    End,
     Checkpoint,
     /// Close and open.
     Reopen,
@@ -55,13 +57,14 @@ impl Operation {
             Operation::Names => "names",
             Operation::Check => "check",
             Operation::Sync => "sync",
+            Operation::End => "end",
             Operation::Checkpoint => "checkpoint",
             Operation::Reopen => "reopen",
         }
     }
     /// Whether it ends an epoch.
     pub fn commits(&self) -> bool {
-        matches!(self, Operation::Sync | Operation::Checkpoint | Operation::Reopen)
+        matches!(self, Operation::Sync | Operation::End | Operation::Reopen)
     }
     /// What it changes.
     pub fn changes(&self) -> &[Change] {
@@ -157,6 +160,7 @@ fn short_script() -> Vec<Operation> {
         change("a", Some(150_000)),
         change("b", Some(300_000)),
         Operation::Checkpoint,
+        Operation::End,
         change("a", None),
         change("c", Some(700_000)),
         Operation::Reopen,
@@ -185,7 +189,8 @@ pub fn script(seed: u64) -> Vec<Operation> {
                 }
                 83..84 => Operation::Names,
                 84..85 => Operation::Check,
-                85..95 => Operation::Sync,
+                85..90 => Operation::Sync,
+                90..95 => Operation::End,
                 95..98 => Operation::Checkpoint,
                 _ => Operation::Reopen,
             }

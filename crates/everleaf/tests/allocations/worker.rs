@@ -301,6 +301,7 @@ impl Worker<'_> {
             }
             Operation::Check => assert_eq!(armed(|| self.db().check())?, []),
             Operation::Sync => armed(|| self.db().sync())?,
+            Operation::End => armed(|| self.db().end_epoch().map(drop))?,
             Operation::Checkpoint => armed(|| self.db().checkpoint())?,
             Operation::Reopen => {
                 self.trees = Default::default();

@@ -35,6 +35,8 @@ pub enum Act {
     /// Looks a key up, and what is around it.
     Look(Name, Bytes),
     Sync,
+    /// Ends an epoch, and does not wait for the disk.
+    End,
     Checkpoint,
     Compact,
 }
@@ -51,7 +53,7 @@ impl Act {
             | Act::Drop(tree)
             | Act::Rename(tree, _)
             | Act::Clear(tree) => (&[][..], Some(tree)),
-            Act::Make(_) | Act::Sync | Act::Checkpoint | Act::Compact => (&[][..], None),
+            Act::Make(_) | Act::Sync | Act::End | Act::Checkpoint | Act::Compact => (&[][..], None),
         };
         changes.iter().map(|change| &change.tree).chain(looked)
     }
@@ -164,7 +166,8 @@ pub fn random_act(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
             Act::Look(tree, key.unwrap_or_else(|| random_key(rng, 0)))
         }
         13 if rng.below(100) < mood.growth => random_load(rng, mood, model),
-        n if n < 14 + mood.syncs / 2 => Act::Sync,
+        n if n < 14 + mood.syncs / 4 => Act::Sync,
+        n if n < 14 + mood.syncs / 2 => Act::End,
         _ => Act::Change(random_change(rng, mood, model), durability),
     }
 }
@@ -354,6 +357,7 @@ impl Life {
             Act::Clear(name) => self.clear(model, name, what),
             Act::Look(tree, key) => self.look(model, tree, key, what),
             Act::Sync => self.db.sync(),
+            Act::End => self.db.end_epoch().map(drop),
             Act::Checkpoint => self.db.checkpoint(),
             Act::Compact => self.db.compact().map(drop),
         }
@@ -634,6 +638,7 @@ impl Life {
             other => panic!("{what}: {other:?}"),
         };
         told(self.db.sync());
+        told(self.db.end_epoch().map(drop));
         told(again(|| self.db.tree("a tree that is not there")).map(drop));
         for (name, content) in &model.now {
             let tree = again(|| self.tree(name)).unwrap_or_else(|e| panic!("{what}: {e}"));

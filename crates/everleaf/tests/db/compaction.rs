@@ -38,6 +38,7 @@ fn a_long_pool(path: &Path) -> (Db, Tree) {
     }
     let dead = (0..LARGE).filter(|i| i % 10 > 0);
     dead.for_each(|i| tree.delete(key(i)).expect("sound"));
+    db.end_epoch().expect("there is room");
     (db, tree)
 }
 

@@ -269,6 +269,9 @@ fn without_threads_the_caller_decides_what_is_durable_and_when() {
     assert_eq!(disk.calls(), calls, "a write in memory");
     let cut = disk.power_cut(3);
     db.checkpoint().unwrap();
+    assert_eq!((db.epoch(), db.durable_epoch()), (2, 1), "it has ended no epoch");
+    db.sync().unwrap();
+    db.checkpoint().unwrap();
     assert!(db.stats().unwrap().journal_bytes < 10_000);
     drop(db);
     let db = options.open_on(Arc::new(cut), "p").unwrap();

@@ -165,6 +165,7 @@ fn a_backup_of_a_pool_in_memory_is_a_pool_on_disk() {
                 db.checkpoint().expect("room");
             }
         }
+        db.end_epoch().expect("room");
         let epoch = db.backup(&path).expect("a disk");
         assert!(epoch <= db.durable_epoch());
         assert!(matches!(db.backup(&path), Err(Error::FileExists { .. })));

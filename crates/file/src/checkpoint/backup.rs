@@ -220,7 +220,7 @@ impl Inner {
         }
         if self.barrier.load(Ordering::SeqCst) & READ_ONLY == 0 {
             self.check_writable()?;
-            self.wait_durable(self.epochs.now())?;
+            self.keep_ended_epochs()?;
         }
         let mut copy = Unfinished { io, unborn: Some(Unborn::new(io, path)?) };
         let epoch = self.fill_copy(copy.file(), progress)?;

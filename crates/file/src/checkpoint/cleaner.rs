@@ -38,8 +38,8 @@ pub(crate) struct CheckpointWork {
     pub stream: Stream,
     /// Says when its images were written.
     pub stamp: u64,
-    /// Images of the last batch, which the table does not name yet.
-    pub batch: Vec<(PageNo, Placed)>,
+    /// Images of the last batch, which the table does not name yet, and the epoch of each page's last change.
+    pub batch: Vec<(PageNo, Placed, u64)>,
     /// Pages of which it has written images, and bytes of all images that it has written, so far.
     pub pages: u64,
     pub bytes: u64,

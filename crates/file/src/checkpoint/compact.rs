@@ -17,10 +17,10 @@ use everleaf_pmem::epoch::EpochPin;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::sync::lock_plain as lock;
 
+use crate::checkpoint::Pace;
 use crate::checkpoint::cleaner::{CheckpointWork, Sweep};
-use crate::checkpoint::{JournalMark, Pace};
 use crate::inner::{Chain, Inner};
-use crate::journal::Position;
+use crate::journal::{JournalMark, Position};
 use crate::store::format::EXTENT_BYTES;
 use crate::store::image::{FIRST_IMAGE, ImageKey, Placed};
 use crate::store::table::Places;
@@ -216,6 +216,10 @@ impl Inner {
                 places.extents.release_journal(former);
             }
             chain.next = mark.next;
+        }
+        drop(places);
+        if written.is_ok() {
+            self.ahead.move_mark(mark);
         }
         written.map(|()| Some(mark))
     }

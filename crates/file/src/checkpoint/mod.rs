@@ -12,9 +12,13 @@
 //! when all images are durable, and so is the last epoch whose changes are in one of them. Nothing that
 //! a crash takes back is in a root.
 //!
+//! Where the program ends epochs, a checkpoint does not: [`ahead`] says what becomes of pages that an epoch has changed
+//! which goes on.
+//!
 //! Copies are optimistic, so writers are not stopped: read the page, then latch it only if nobody
 //! has changed it, mark it clean, and unlatch.
 
+pub(crate) mod ahead;
 pub(crate) mod backup;
 pub(crate) mod cleaner;
 pub(crate) mod compact;
@@ -37,7 +41,7 @@ use crate::checkpoint::cleaner::{CheckpointWork, Sweep};
 use crate::epochs::barrier::CLOSED;
 use crate::epochs::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::inner::{BackgroundWork, Inner};
-use crate::journal::Position;
+use crate::journal::{JournalMark, Position};
 use crate::limits::bounds::CheckpointProgress;
 use crate::limits::room::is_want_of_room;
 use crate::memory::leaves::KeptLeaves;
@@ -63,16 +67,6 @@ pub(crate) enum Pace {
     /// As the journal fills.
     Steady,
     Full,
-}
-
-/// Where the journal is at some time: what was done before is in no block behind that.
-#[derive(Clone, Copy)]
-pub(crate) struct JournalMark {
-    pub next: Position,
-    /// Bytes of blocks before it.
-    pub written: u64,
-    /// The last epoch before it.
-    pub epoch: u64,
 }
 
 fn copy_words(page: Page<'_>, image: &mut [u8]) {
@@ -184,12 +178,13 @@ impl Inner {
             self.count_journal(&lock(&self.commit));
             return Ok(false);
         }
-        // Blocks from here on adopt only values that count as new.
-        self.places_mut().age();
         let bulk = self.bounds.bulk.begin_checkpoint();
-        let table_epoch = self.table_epoch.load(Ordering::Acquire);
-        if table_epoch > self.epochs.durable() {
-            self.wait_durable(table_epoch)?;
+        if self.ahead.is_manual {
+            self.wait_durable(self.last_ended())?;
+        } else {
+            // Blocks from here on adopt only values that count as new.
+            self.places_mut().age();
+            self.wait_durable(self.table_epoch.load(Ordering::Acquire))?;
         }
         // And they hold changes that the images may not have.
         let journal = {
@@ -200,6 +195,7 @@ impl Inner {
             let (next, written) = commit.chain.whole_end();
             JournalMark { next, written, epoch: self.epochs.durable() }
         };
+        self.begin_ahead()?;
         self.write_root(pace, sweep, Some(journal), bulk)?;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(true)
@@ -218,6 +214,7 @@ impl Inner {
         let mut run = self.begin_run(bulk);
         let written = self
             .write_pages(&mut run, pace)
+            .and_then(|()| self.note_written(journal))
             .and_then(|()| self.clean(&mut run, sweep))
             .and_then(|()| self.switch_root(&mut run, sweep, journal));
         self.end_run(run, written)
@@ -230,6 +227,7 @@ impl Inner {
         sweep: Sweep,
         journal: Option<JournalMark>,
     ) -> Result<()> {
+        let journal = self.name_for_root(journal)?;
         self.apply_forgotten()?;
         self.write_dirty_leaves(run)?;
         // One moment: what steps change later is in the journal behind the place that the root names.
@@ -256,13 +254,16 @@ impl Inner {
             let mut places = self.places_mut();
             leaves.iter().for_each(|leaf| places.soil_leaf(*leaf));
         })?;
+        self.ahead.forget_runs(journal);
         self.free_behind(root, &live, journal);
         self.cut_file(journal.is_none() || is_short)
     }
 
     /// Makes the images durable, and the steps that they and the table know of.
     fn make_durable(&self) -> Result<()> {
-        self.wait_durable(self.table_epoch.load(Ordering::Acquire))?;
+        if !self.ahead.is_manual {
+            self.wait_durable(self.table_epoch.load(Ordering::Acquire))?;
+        }
         self.sync_data("syncing pages")
     }
 
@@ -408,7 +409,8 @@ impl Inner {
             commit.chain.next.number != begun.number
         };
         let recovered = !lock(&self.recovered).is_empty();
-        !blocks && !recovered && !self.any_dirty()
+        let has_ended = self.ahead.has_ended(self.epochs.durable());
+        !blocks && !recovered && !has_ended && !self.any_dirty()
     }
 
     fn any_dirty(&self) -> bool {
@@ -435,8 +437,8 @@ impl Inner {
                     let before = pages.len();
                     for changed in slot.dirty.drain(..) {
                         match changed.pages() {
-                            None => pages.push(changed.first()),
-                            Some(n) => runs.push((changed.first(), n)),
+                            None => pages.push(changed.first),
+                            Some(n) => runs.push((changed.first, n, changed.epoch)),
                         }
                     }
                     self.bounds.forget_dirty(n - (pages.len() - before));
@@ -557,16 +559,16 @@ impl Inner {
                     placed
                 }
             };
-            run.batch.push((no, placed));
+            run.batch.push((no, placed, last_epoch));
         }
         run.stream.flush(self)?;
-        let mut places = self.places_mut();
-        for &(no, placed) in &run.batch {
-            places.set(no, placed)?;
+        for &(no, placed, epoch) in &run.batch {
+            if !self.keep_ahead(no, placed, epoch)? {
+                self.places_mut().set(no, placed)?;
+            }
         }
-        run.stream.settle(&mut places);
-        drop(places);
-        let written = run.batch.iter().filter_map(|(no, _)| self.region.page(*no));
+        run.stream.settle(&mut self.places_mut());
+        let written = run.batch.iter().filter_map(|(no, ..)| self.region.page(*no));
         written.for_each(|page| page.mark(COPIED_MARK).store(0, Ordering::Release));
         self.spill_leaves(run, kept)?;
         run.pages += run.batch.len() as u64;

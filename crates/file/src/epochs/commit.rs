@@ -16,7 +16,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 use crate::epochs::barrier::{CLOSED, CROWDED, FULL, NO_ROOM, SCANT, SPILL};
 use crate::epochs::counts::DurableCounts;
 use crate::epochs::slots::{FileOp, SlotChanges, shrink};
-use crate::inner::{Chain, Commit, Inner, Spilled};
+use crate::inner::{Chain, Commit, Ended, Inner, Spilled};
 use crate::journal::{
     BLOCK_ALIGN, BLOCK_HEAD, BlockFacts, BlockKey, Position, RECORD_HEAD, cut, next_block,
     payload_room,
@@ -129,7 +129,13 @@ impl Inner {
         let barrier = self.barrier.load(Ordering::Relaxed);
         let stops = barrier & (FULL - 1) != 0 || self.life.is_forked();
         // Everybody's epoch waits for a batch. And while the disk is full nobody comes to let writers in.
-        if barrier & FULL != 0 && barrier & NO_ROOM == 0 && !stops && !epoch::epoch_is_pinned() {
+        if stops || barrier & NO_ROOM != 0 || epoch::epoch_is_pinned() {
+            return;
+        }
+        if barrier & CROWDED != 0 && self.ahead.is_manual {
+            self.relieve();
+        }
+        if barrier & FULL != 0 {
             self.wait_for_turn();
         }
     }
@@ -219,18 +225,22 @@ impl Inner {
     /// Waits until `epoch` is durable, as leader of a commit if there is none.
     pub(crate) fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.life.check()?;
-        self.epochs.wait_durable(epoch, || self.check_writable(), || self.commit_now())
+        let epoch = epoch.min(self.epochs.now());
+        self.epochs.wait_durable(epoch, || self.check_writable(), || self.commit_now(epoch))
     }
 
-    /// Ends the running epoch and makes it durable. Only the leader comes here, or the last owner.
-    pub(crate) fn commit_now(&self) -> Result<()> {
-        let committed = self.commit_epoch();
+    /// Makes the first epoch durable that is not, ending it if it runs; but none behind `upto`. Only the leader comes
+    /// here, or the last owner.
+    pub(crate) fn commit_now(&self, upto: u64) -> Result<()> {
+        let committed = self.commit_epoch(upto);
         match &committed {
             // No lock is held any more: what a waker does is its own affair.
-            Ok(end) => {
+            Ok(Some(end)) => {
                 self.wake_durable();
                 observe::epoch_ended(&self.uuid, end);
             }
+            // Somebody else was faster.
+            Ok(None) => {}
             Err(error) => {
                 // For want of memory, say, which they will meet themselves.
                 self.bounds.let_go();
@@ -240,12 +250,25 @@ impl Inner {
         committed.map(drop)
     }
 
-    fn commit_epoch(&self) -> Result<EpochEnd> {
+    fn commit_epoch(&self, upto: u64) -> Result<Option<EpochEnd>> {
         let mut commit = lock(&self.commit);
         self.check_writable()?;
+        if self.epochs.durable() >= upto {
+            return Ok(None);
+        }
+        let ended = match commit.ended.take() {
+            Some(ended) => ended,
+            None => self.end_running(&mut commit)?,
+        };
+        self.keep_ended(&mut commit, ended).map(Some)
+    }
+
+    /// Ends the running epoch, unless one before it is not written, and writes it. Says what is to be made durable.
+    pub(crate) fn end_running(&self, commit: &mut Commit) -> Result<Ended> {
+        debug_assert!(commit.ended.is_none(), "the epoch before is durable first");
         let epoch = match commit.closed.take() {
             Some(epoch) => epoch,
-            None => self.close_epoch(&mut commit)?,
+            None => self.close_epoch(commit)?,
         };
         debug_assert!(epoch == self.epochs.peek().0 + 1, "epochs become durable in order");
         debug_assert!(epoch < self.epochs.peek().1, "the epoch of running steps");
@@ -255,29 +278,43 @@ impl Inner {
         // After the epoch is closed: what it links was written, and counted, before it was linked.
         let large =
             if self.extents.swap(false, Ordering::AcqRel) { self.bounds.large() } else { 0 };
-        let commits = self.counters.commits.load(Ordering::Relaxed);
-        let written = self.write_epoch(&mut commit, epoch, large);
+        let written = self.write_epoch(commit, epoch);
         self.note_room(&written);
-        let records = match written {
-            Ok(records) => records,
+        match written {
+            Ok((records, is_commit)) => {
+                Ok(Ended { epoch, records, large, is_commit, took: begun.elapsed() })
+            }
             Err(error) => {
                 // No record is lost: the next commit goes on from here.
                 self.extents.fetch_or(large > 0, Ordering::AcqRel);
                 commit.closed = Some(epoch);
-                return Err(error);
+                Err(error)
             }
-        };
+        }
+    }
+
+    /// Makes an epoch durable that is written, and says so to all.
+    pub(crate) fn keep_ended(&self, commit: &mut Commit, ended: Ended) -> Result<EpochEnd> {
+        let begun = Instant::now();
+        let Ended { epoch, records, large, is_commit, took } = ended;
+        if is_commit {
+            self.sync_data("syncing the journal")?;
+            commit.chain.spilled = None;
+            self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        } else if large > 0 {
+            // Nobody has linked them yet. But who writes more may wait for them.
+            self.sync_data("syncing large values")?;
+        }
+        let took = took + begun.elapsed();
         let bytes = records as u64 + large.max(self.spills.loose());
-        let took = begun.elapsed();
         self.bounds.measure(bytes, took, self.interval);
         self.spills.end_epoch();
         lock(&self.counts).publish();
         self.measure_counts();
         self.epochs.publish(epoch);
-        self.count_journal(&commit);
+        self.count_journal(commit);
         self.bounds.publish(epoch, large, &self.barrier);
         let (record_bytes, value_bytes) = (records as u64, large);
-        let is_commit = self.counters.commits.load(Ordering::Relaxed) > commits;
         let pool = self.state();
         Ok(EpochEnd { epoch, record_bytes, value_bytes, is_commit, took, pool })
     }
@@ -291,9 +328,9 @@ impl Inner {
         }
     }
 
-    /// Writes large values and the block of a closed epoch, and makes them durable. Says how many bytes of
-    /// records there were. After a lack of memory, or of room on the disk, it can be called again.
-    fn write_epoch(&self, commit: &mut Commit, epoch: u64, large: u64) -> Result<usize> {
+    /// Writes large values and the block of a closed epoch. Says how many bytes of records there were, and whether
+    /// there is a block. After a lack of memory, or of room on the disk, it can be called again.
+    fn write_epoch(&self, commit: &mut Commit, epoch: u64) -> Result<(usize, bool)> {
         // Those who wrote them were told that all is well.
         let written = lock(&self.values).flush(self);
         let goes_on = |e: &Error| matches!(e, Error::NoMemory { .. }) || is_want_of_room(e);
@@ -302,17 +339,14 @@ impl Inner {
         gather(commit, &mut lock(&self.counts))?;
         debug_assert!(commit.spares.iter().all(Vec::is_empty), "a record is in no block");
         let records = commit.block.len() - BLOCK_HEAD;
-        if records > 0 || commit.chain.spilled.is_some() {
+        let is_commit = records > 0 || commit.chain.spilled.is_some();
+        if is_commit {
             self.start(commit)?;
             self.append(commit, epoch, true)?;
-            self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        } else if large > 0 {
-            // Nobody has linked them yet. But who writes more may wait for them.
-            self.sync_data("syncing large values")?;
         }
         commit.block.clear();
         shrink(&mut commit.block, records);
-        Ok(records)
+        Ok((records, is_commit))
     }
 
     /// Takes what steps of a closed epoch have counted. Nobody adds to that any more.
@@ -436,8 +470,8 @@ impl Inner {
         Ok(go_on(chain, records, taken))
     }
 
-    /// Writes the gathered records of an epoch, in as many blocks as they need. If it `ends`, makes all of
-    /// it durable. After a lack of memory nothing was written, and after one of room on the disk what was not
+    /// Writes the gathered records of an epoch, in as many blocks as they need; if it `ends`, the last of them says
+    /// so. After a lack of memory nothing was written, and after one of room on the disk what was not
     /// is still there: this can be called again, with more behind it.
     pub(crate) fn append(&self, commit: &mut Commit, epoch: u64, ends: bool) -> Result<()> {
         let Commit { chain, block, .. } = commit;
@@ -470,10 +504,6 @@ impl Inner {
         }
         block.clear();
         chain.spilled = Some(spilled);
-        if ends {
-            self.sync_data("syncing the journal")?;
-            chain.spilled = None;
-        }
         Ok(())
     }
 
@@ -560,7 +590,8 @@ impl Inner {
         let busy = commit.chain.written - commit.chain.begun;
         self.bounds.bulk.set_live(self.places().extents.counts().0);
         self.bounds.set_journal(busy, &self.barrier);
-        let full = busy > self.journal_bound / 2;
+        // What an epoch that goes on keeps in the journal, another checkpoint does not free.
+        let full = busy > self.journal_bound / 2 && !self.ahead.is_stuck(self.epochs.now());
         let due = full || self.bounds.is_dirty() || self.bounds.bulk.is_too_much();
         let mut work = lock(&self.work);
         if due != work.checkpoint_due {

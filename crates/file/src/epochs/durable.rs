@@ -10,7 +10,8 @@
 //!
 //! **Epochs end while somebody waits.** In a file whose epochs end by themselves, an epoch in which nobody
 //! does anything goes on. So who waits asks for the end of the running epoch after an interval, and of the
-//! next one, until its own is durable. In other files it waits for whoever ends epochs.
+//! next one, until its own is durable. In other files it waits for whoever ends epochs; one that has ended, it makes
+//! durable itself where no task does.
 //!
 //! A waker is called without any lock that it could want, but sometimes by a thread that is in the midst of
 //! a commit. It may do what a waker should: make its task ready, and return.
@@ -20,6 +21,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::sync::lock_plain as lock;
@@ -38,17 +40,26 @@ impl Inner {
         self.check_writable().err().map(Err)
     }
 
+    /// Whether nobody makes an epoch durable that has ended but who waits for it.
+    fn is_for_who_waits(&self, epoch: u64) -> bool {
+        self.ahead.is_manual && self.ahead.syncs.get().is_none() && epoch <= self.last_ended()
+    }
+
     /// Has the running epoch end after an interval, if it is `epoch` or one before it.
     fn ask_for(&self, epoch: u64) {
         self.ticker.begin(epoch.min(self.epochs.now()));
     }
 
-    /// Waits until `epoch` is durable, and does not end it.
-    pub(crate) fn await_durable(&self, epoch: u64) -> Result<()> {
+    /// Waits until `epoch` is durable, and does not end it; `until` then at the longest. Says whether it is durable.
+    pub(crate) fn await_durable(&self, epoch: u64, until: Option<Instant>) -> Result<bool> {
         if let Some(answer) = self.answer(epoch) {
-            return answer;
+            return answer.map(|()| true);
         }
-        self.epochs.await_durable(epoch, || {
+        if self.ahead.is_manual && until.is_none() && epoch <= self.last_ended() {
+            // It need not wait for the task, if there is one.
+            return self.wait_durable(epoch).map(|()| true);
+        }
+        self.epochs.await_durable(epoch, until, || {
             self.check_writable()?;
             self.ask_for(epoch);
             Ok(())
@@ -117,6 +128,10 @@ impl Future for DurableFuture {
             Some(answer) => {
                 this.forget();
                 Poll::Ready(answer)
+            }
+            None if this.inner.is_for_who_waits(this.epoch) => {
+                this.forget();
+                Poll::Ready(this.inner.wait_durable(this.epoch))
             }
             None => {
                 this.inner.ask_for(this.epoch);

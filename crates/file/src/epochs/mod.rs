@@ -3,6 +3,7 @@
 pub(crate) mod commit;
 pub(crate) mod counts;
 pub(crate) mod durable;
+pub(crate) mod ended;
 pub(crate) mod slots;
 pub(crate) mod spill;
 pub(crate) mod ticker;

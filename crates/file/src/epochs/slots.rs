@@ -21,24 +21,22 @@ pub(crate) const LAST_MARK: usize = 2;
 /// Mark of a frame: not 0 while a checkpoint has a copy of the page of which the table does not know.
 pub(crate) const COPIED_MARK: usize = 3;
 
-/// A page that became dirty, or a run of pages whose large value a step has freed: the number of the
-/// first page, and above it how many there are in the run, 0 for a page.
+/// A page that became dirty, or a run of pages whose large value a step has freed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Changed(u64);
+pub(crate) struct Changed {
+    pub first: PageNo,
+    /// How many there are in the run; 0 for a page.
+    pages: u32,
+    pub epoch: u64,
+}
 
 impl Changed {
-    fn page(no: PageNo) -> Self {
-        Self(no.into())
-    }
-    pub fn run(first: PageNo, pages: u32) -> Self {
-        Self(u64::from(first) | u64::from(pages) << 32)
-    }
-    pub fn first(self) -> PageNo {
-        self.0 as PageNo
+    pub fn run(first: PageNo, pages: u32, epoch: u64) -> Self {
+        Self { first, pages, epoch }
     }
     /// The length of the run; none for a page.
     pub fn pages(self) -> Option<u32> {
-        Some((self.0 >> 32) as u32).filter(|pages| *pages > 0)
+        Some(self.pages).filter(|pages| *pages > 0)
     }
 }
 
@@ -232,7 +230,7 @@ impl FileOp<'_> {
             page.mark(DIRTY_MARK).store(self.epoch, Ordering::Relaxed);
             let dirty = &mut self.slot.dirty;
             debug_assert!(dirty.len() < dirty.capacity(), "more pages than the step said");
-            dirty.push(Changed::page(page.no()));
+            dirty.push(Changed { first: page.no(), pages: 0, epoch: self.epoch });
             let tell_at = &mut self.slot.tell_at[(self.epoch & 1) as usize];
             *tell_at = tell_at.saturating_sub(TELL_BYTES / TELL_PAGES);
         }

@@ -44,11 +44,10 @@ impl Inner {
         };
         // Whoever tells of more from now on asks again.
         self.barrier.fetch_and(!SPILL, Ordering::SeqCst);
-        if commit.closed.is_some() {
-            // The epoch before is not durable.
+        let begun = Instant::now();
+        if !self.makes_way(&mut commit)? {
             return Ok(());
         }
-        let begun = Instant::now();
         let spilled = self.spill_running(&mut commit);
         self.note_room(&spilled);
         drop(commit);

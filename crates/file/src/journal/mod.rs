@@ -95,6 +95,16 @@ impl Position {
     }
 }
 
+/// Where the journal is at some time: what was done before is in no block behind that.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JournalMark {
+    pub next: Position,
+    /// Bytes of blocks before it.
+    pub written: u64,
+    /// The last epoch before it.
+    pub epoch: u64,
+}
+
 /// What the head of a block says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockFacts {

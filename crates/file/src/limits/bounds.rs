@@ -268,6 +268,11 @@ impl WriteBounds {
         self.writing.store(pages, Relaxed);
     }
 
+    /// Whether the journal has more than it may, and somebody comes to write a checkpoint.
+    pub fn is_journal_full(&self) -> bool {
+        self.kept.load(Relaxed) && self.journal.load(Relaxed) > self.journal_most
+    }
+
     /// Whether a thread ends epochs.
     pub fn ticks(&self) -> bool {
         self.ticks

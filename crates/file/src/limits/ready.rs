@@ -206,16 +206,17 @@ impl Inner {
         self.make_ready(images.div_ceil(EXTENT_BYTES / room), true)
     }
 
-    /// As [`cover`](Self::cover); where the disk is full, by a checkpoint. But that would end the epoch of a
-    /// batch, or one that the program ends: they call for it themselves.
+    /// As [`cover`](Self::cover); where the disk is full, by a checkpoint. But that would wait for the epoch of a
+    /// batch: who makes one calls for it before.
     ///
     /// # Errors
     /// Those of `cover`.
     fn make_ready(&self, more: u64, adds: bool) -> Result<()> {
         let mut covered = self.cover(more);
         let is_wanting = covered.as_ref().is_err_and(is_want_of_room);
-        let may_end = self.bounds.ticks() && !epoch::epoch_is_pinned();
-        if !is_wanting || !may_end || !adds && self.readiness(false) >= 0 {
+        let may_run = self.bounds.ticks() || self.ahead.is_manual;
+        let may_run = may_run && !epoch::epoch_is_pinned();
+        if !is_wanting || !may_run || !adds && self.readiness(false) >= 0 {
             return covered;
         }
         let _wanted = self.reserve.want(more);

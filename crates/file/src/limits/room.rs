@@ -15,11 +15,17 @@
 
 use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use everleaf_pmem::error::{Error, Result};
 
+use everleaf_pmem::sync::{lock_plain as lock, wait_timeout};
+
 use crate::epochs::barrier::{CROWDED, NO_ROOM};
 use crate::inner::Inner;
+
+/// After so long it is looked again whether pages have been written.
+const A_WHILE: Duration = Duration::from_millis(5);
 
 /// Whether a write failed because the disk is full, so that nothing but room is lost.
 pub(crate) fn is_full(e: &std::io::Error) -> bool {
@@ -60,6 +66,33 @@ impl Inner {
         }
     }
 
+    /// Memory has no more room for pages that were changed: has a checkpoint write them, also those of the running
+    /// epoch. To be called with no latch in hand.
+    #[cold]
+    pub(crate) fn relieve(&self) {
+        if self.bounds.crowd().is_some() && self.wait_for_run() {
+            // One that ran has not helped. Whoever is to be told of a failure meets it.
+            let _ = self.checkpoint();
+        }
+        if self.bounds.crowd().is_none() {
+            self.barrier.fetch_and(!CROWDED, Ordering::SeqCst);
+        }
+    }
+
+    /// Waits while a checkpoint runs and pages that were changed are too many. Says whether they are afterwards.
+    fn wait_for_run(&self) -> bool {
+        self.callers.fetch_add(1, Ordering::SeqCst);
+        drop(lock(&self.work));
+        self.wake.notify_all();
+        let mut runs = lock(&self.runs);
+        while runs.is_running && self.bounds.crowd().is_some() {
+            runs = wait_timeout(&self.ran, &self.runs, runs, A_WHILE);
+        }
+        drop(runs);
+        self.callers.fetch_sub(1, Ordering::SeqCst);
+        self.bounds.crowd().is_some()
+    }
+
     /// Looks again for room, on the disk and in memory, for a writer that is in no batch.
     ///
     /// # Errors
@@ -78,6 +111,9 @@ impl Inner {
             }
         }
         if barrier & CROWDED != 0 {
+            if self.ahead.is_manual {
+                self.relieve();
+            }
             if let Some((pages, most)) = self.bounds.crowd() {
                 let bytes = |pages: u64| pages * self.residents.page_bytes;
                 return Err(Error::EpochTooLarge { bytes: bytes(pages), bytes_max: bytes(most) });

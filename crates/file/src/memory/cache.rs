@@ -69,7 +69,7 @@ impl Inner {
         self.residents.misses.fetch_add(1, Ordering::Relaxed);
         self.warmth.touch(no, !owned, &self.region, &self.residents);
         let replay = self.replay();
-        self.read_placed(page, self.lookup(no)?)?;
+        self.read_placed(page, self.newest(no)?)?;
         // No root knows of any other page: the journal has all that ever happened to it.
         let Some(replay) = replay else { return Ok(()) };
         if replay.apply(page, redo)? {
@@ -102,7 +102,7 @@ impl Inner {
             return Ok(false);
         }
         self.residents.misses.fetch_add(1, Ordering::Relaxed);
-        let placed = self.lookup(no)?;
+        let placed = self.newest(no)?;
         if !placed.has_image() {
             // Of the page that was there before.
             (0..aside.geometry().page_words()).for_each(|i| put(aside.word(i), 0));
@@ -132,7 +132,7 @@ impl Inner {
                 Err(error) => {
                     // A checkpoint has moved it meanwhile, which takes longer than to look again; its old place may
                     // be somebody else's.
-                    let now = self.lookup(no)?;
+                    let now = self.newest(no)?;
                     if now == placed || !now.has_image() {
                         return Err(error);
                     }

@@ -40,10 +40,11 @@ impl Inner {
         self.places().leaves_in_memory() > self.most_leaves()
     }
 
-    /// Counts the bytes of the page table.
+    /// Counts the bytes of the page table, and of what is ahead of it.
     pub(super) fn measure_table(&self) {
         let leaves = self.places().leaves_in_memory();
-        self.residents.table.store(leaves * LEAF_BYTES as u64, Relaxed);
+        let bytes = leaves * LEAF_BYTES as u64 + self.ahead.bytes();
+        self.residents.table.store(bytes, Relaxed);
     }
 
     /// Lets leaves go that nobody needs, if they are many and nobody keeps them. Never waits.

@@ -26,6 +26,7 @@ use crate::limits::bounds::{Spills, WriteBounds};
 use crate::limits::reserve::Reserve;
 use crate::memory::residents::Residents;
 use crate::memory::warm::{Addresses, Warmth, default_address_bytes};
+use crate::store::ahead::Ahead;
 use crate::store::image::{FIRST_IMAGE, ImageKey};
 use crate::store::superblock::Super;
 use crate::store::table::RootCounts;
@@ -121,8 +122,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
     let (places, counts) = recovery::root(&*data, image_key, &superblock)?;
     let pages_end = places.last_page_end();
     let region = reserve(g, pages_end, options)?;
-    let threaded = options.background && !options.read_only;
-    let residents = Residents::new(g, options);
+    let (ticks, residents) = (options.ticks(), Residents::new(g, options));
     let mut inner = Inner {
         warmth: Box::new(Warmth::new(0, &region)?),
         _addresses: Addresses::of(u64::from(region.limit()) * g.page_bytes() as u64),
@@ -148,7 +148,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         gap: options.gap,
         stay: options.stay,
         journal_bound: options.journal_bytes,
-        bounds: WriteBounds::new(threaded, options, &residents)?,
+        bounds: WriteBounds::new(ticks, options, &residents)?,
         residents,
         interval: options.interval,
         life: Life::default(),
@@ -158,7 +158,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         barrier: AtomicU32::new(if options.read_only { READ_ONLY } else { 0 }),
         cause: Mutex::default(),
         need: Need::of_few(g),
-        spills: Spills::new(threaded, options.spill_bytes),
+        spills: Spills::new(ticks, options.spill_bytes),
         epochs: Epochs::new(superblock.durable_epoch)?,
         extents: AtomicBool::new(false),
         commit: Box::new(Mutex::new(Commit { spares: spares()?, ..Commit::default() })),
@@ -179,6 +179,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         ticker: Ticker::new(options.interval),
         waits: Box::default(),
         keeper: OnceLock::new(),
+        ahead: Box::new(Ahead::new(options.manual_epochs)),
     };
     find_pages(&mut inner, pages_end, counts)?;
     Ok(inner)
@@ -215,7 +216,7 @@ mod tests {
         };
         set(NO_EPOCH - 1);
         let inner = open(&io, path, &options).expect("an epoch");
-        assert!(inner.commit_now().is_err(), "the next open would refuse it");
+        assert!(inner.commit_now(u64::MAX).is_err(), "the next open would refuse it");
         drop(inner);
         set(NO_EPOCH);
         assert!(matches!(open(&io, path, &options), Err(Error::Corrupt { .. })));

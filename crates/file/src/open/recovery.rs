@@ -79,7 +79,8 @@ impl Inner {
             return Ok(());
         }
         let scan = self.scan_journal(&superblock)?;
-        let last_epoch = scan.last_epoch.max(superblock.durable_epoch);
+        // Epochs without changes have no block, and the root's counts may be of one of those.
+        let last_epoch = scan.last_epoch.max(superblock.durable_epoch).max(counts.epoch);
         if last_epoch >= NO_EPOCH {
             return Err(Error::corrupt(scan.end.place, format!("{last_epoch:#x} is no epoch")));
         }
@@ -89,6 +90,7 @@ impl Inner {
         }
         self.fresh = superblock.durable_epoch == 0 && scan.pieces.is_empty();
         self.epochs = Epochs::new(last_epoch)?;
+        self.ahead.recovered = last_epoch;
         self.claim(&scan)?;
         self.redo_all_values(&scan)?;
         self.redo_counts(&scan, counts.epoch)?;

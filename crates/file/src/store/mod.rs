@@ -1,5 +1,6 @@
 //! The bytes of a pool: superblocks, extents, the table of images, and how each is written and read.
 
+pub(crate) mod ahead;
 pub(crate) mod extents;
 pub(crate) mod format;
 pub(crate) mod image;

@@ -78,6 +78,14 @@ impl TableLeaf {
         }
     }
 
+    /// Which of its pages have values that were adopted of late.
+    fn fresh(&mut self) -> Result<&mut PageBits> {
+        if self.fresh.is_none() {
+            self.fresh = Some(array(fallible::filled(0, LEAF_PAGES / 64, TABLE)?));
+        }
+        Ok(self.fresh.as_mut().expect("it was just made"))
+    }
+
     /// Whether it can leave memory: it is on the disk as it is, and nobody relies on it.
     fn can_go(&self) -> bool {
         let is_fresh = self.fresh.as_ref().is_some_and(|bits| bits.iter().any(|word| *word != 0));
@@ -360,10 +368,18 @@ impl Places {
         self.make_room(no)?;
         let leaf = &mut self.leaves[leaf_of(no) as usize];
         debug_assert!(leaf.entries.is_some(), "the leaf of page {no} is not looked up");
-        if leaf.fresh.is_none() {
-            leaf.fresh = Some(array(fallible::filled(0, LEAF_PAGES / 64, TABLE)?));
-        }
+        leaf.fresh()?;
         leaf.awaiting += 1;
+        Ok(())
+    }
+
+    /// The large value of a page, whose leaf is in memory, counts as adopted of late.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn note_fresh(&mut self, no: PageNo) -> Result<()> {
+        let i = no as usize % LEAF_PAGES;
+        self.leaves[leaf_of(no) as usize].fresh()?[i / 64] |= 1 << (i % 64);
         Ok(())
     }
 

@@ -20,12 +20,12 @@ use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::epochs::barrier::CLOSED;
 use crate::epochs::slots::{Changed, FileOp, LAST_MARK};
-use crate::inner::Inner;
+use crate::inner::{Inner, PendingValue};
 use crate::journal::{TAG_ADOPT, TAG_FORGET};
 use crate::memory::leaves::KeptLeaves;
 use crate::open::data::expect_inside;
 use crate::store::image::{IMAGE_HEAD, ImageKind, ImageName, Placed};
-use crate::store::table::{LEAF_PAGES, leaf_of};
+use crate::store::table::{LEAF_PAGES, Places, leaf_of};
 
 /// Places that one record of the journal lists, at most.
 const LISTED: u32 = 4000;
@@ -141,10 +141,10 @@ impl Inner {
     /// The page of a large value is nobody's, and its leaf is in memory from now on, as adoption needs it.
     fn make_room_for_value(&self, no: PageNo) -> Result<()> {
         let _kept = KeptLeaves::of(self);
-        let mut known = self.lookup(no)?;
+        let mut known = self.lookup_adopted(no)?;
         if known.has_image() {
             self.apply_forgotten()?;
-            known = self.lookup(no)?;
+            known = self.lookup_adopted(no)?;
         }
         let changed = self.region.page(no).map(|page| page.mark(LAST_MARK).load(Relaxed));
         if changed != Some(0) || known != Placed::default() {
@@ -175,29 +175,51 @@ impl Inner {
     fn pend(&self, no: PageNo, placed: Placed) -> Result<Option<Placed>> {
         let mut pending = lock(&self.pending_values);
         fallible::more_keys(&mut *pending, 1, PLACES)?;
-        Ok(pending.insert(no, placed))
+        let before = pending.insert(no, PendingValue { placed, adopted: None });
+        debug_assert!(
+            before.is_none_or(|before| before.adopted.is_none()),
+            "page {no} has a value"
+        );
+        Ok(before.map(|before| before.placed))
     }
 
     /// A step makes a run that was written part of the pool.
     pub(crate) fn adopt(&self, op: &mut FileOp<'_>, first: PageNo, pages: u32) {
         self.table_epoch.fetch_max(op.epoch, Ordering::AcqRel);
-        let mut pending = lock(&self.pending_values);
+        let (epoch, mut pending) = (op.epoch, lock(&self.pending_values));
         let mut places = self.places_mut();
         for from in (0..pages).step_by(LISTED as usize) {
             let n = LISTED.min(pages - from);
             let list = op.begin_run(TAG_ADOPT, first + from, n, n as usize * Placed::BYTES);
             for no in first + from..first + from + n {
-                let placed = pending.remove(&no).unwrap_or_default();
-                debug_assert!(placed.has_image(), "page {no} was never written");
-                // It has memory since the value was written, and so has the extent.
-                let old = places.adopt(no, placed);
-                debug_assert!(!old.has_image());
-                if placed.has_image() {
-                    places.extents.let_go(placed.extent());
-                }
+                let placed = match pending.get_mut(&no) {
+                    Some(value) if self.ahead.is_manual => {
+                        value.adopted = Some(epoch);
+                        value.placed
+                    }
+                    _ => self.adopt_now(&mut pending, &mut places, no),
+                };
                 list.extend_from_slice(&placed.encode());
             }
         }
+    }
+
+    /// Tells the table of a page that was written. Says where it is.
+    fn adopt_now(
+        &self,
+        pending: &mut HashMap<PageNo, PendingValue>,
+        places: &mut Places,
+        no: PageNo,
+    ) -> Placed {
+        let placed = pending.remove(&no).map_or(Placed::default(), |value| value.placed);
+        debug_assert!(placed.has_image(), "page {no} was never written");
+        // It has memory since the value was written, and so has the extent.
+        let old = places.adopt(no, placed);
+        debug_assert!(!old.has_image());
+        if placed.has_image() {
+            places.extents.let_go(placed.extent());
+        }
+        placed
     }
 
     /// A step frees a run.
@@ -205,7 +227,7 @@ impl Inner {
         self.table_epoch.fetch_max(op.epoch, Ordering::AcqRel);
         self.bounds.bulk.note_freed(pages.into());
         op.begin_run(TAG_FORGET, first, pages, 0);
-        op.slot.dirty.push(Changed::run(first, pages));
+        op.slot.dirty.push(Changed::run(first, pages, op.epoch));
     }
 
     /// A run that was written is given up before a step adopted it.
@@ -214,7 +236,7 @@ impl Inner {
         let mut pending = lock(&self.pending_values);
         let mut places = self.places_mut();
         for no in (first..first.saturating_add(pages)).rev() {
-            if let Some(placed) = pending.remove(&no) {
+            if let Some(PendingValue { placed, .. }) = pending.remove(&no) {
                 // On a full disk an epoch could not end as long as these wait to be written.
                 values.take_back(placed);
                 places.extents.let_go(placed.extent());
@@ -229,9 +251,12 @@ impl Inner {
         let mut values = lock(&self.values);
         let pending = std::mem::take(&mut *lock(&self.pending_values));
         let mut places = self.places_mut();
-        for (no, placed) in pending {
+        for (no, PendingValue { placed, adopted }) in pending {
+            match adopted {
+                Some(_) => drop(places.adopt(no, placed)),
+                None => places.await_no_more(no),
+            }
             places.extents.let_go(placed.extent());
-            places.await_no_more(no);
         }
         values.end(&mut places);
     }
@@ -244,29 +269,46 @@ impl Inner {
         Ok(())
     }
 
-    /// Clears the entries of all runs that steps have freed.
+    /// Clears the entries of all runs that steps have freed; where the program ends epochs, of those that a crash does
+    /// not bring back.
     ///
     /// # Errors
     /// Those of reading the table; the runs are kept for the next time.
     pub(crate) fn apply_forgotten(&self) -> Result<()> {
         self.collect_changed()?;
         let mut runs = lock(&self.forgotten);
-        while let Some(&(first, pages)) = runs.last() {
+        let upto = if self.ahead.is_manual { self.epochs.durable() } else { u64::MAX };
+        // Slots give theirs in no order of epochs, but no number is in two of them that are not durable.
+        runs.sort_by_key(|(_, _, epoch)| *epoch);
+        let ended = runs.partition_point(|(_, _, epoch)| *epoch <= upto);
+        let mut done = 0;
+        let cleared = runs[..ended].iter().try_for_each(|&(first, pages, _)| {
             let _kept = KeptLeaves::of(self);
             self.load_leaves(first, pages)?;
             self.linger(first, pages)?;
-            runs.pop();
-        }
-        self.end_lingering();
-        Ok(())
+            done += 1;
+            Ok(())
+        });
+        runs.drain(..done);
+        drop(runs);
+        cleared.map(|()| self.end_lingering())
     }
 
     /// Clears the entries of a freed run, which are in memory. Who reads it finds its images still.
     fn linger(&self, first: PageNo, pages: u32) -> Result<()> {
+        let mut pending = lock(&self.pending_values);
         let mut lingering = lock(&self.lingering);
         fallible::more_keys(&mut *lingering, pages as usize, PLACES)?;
         let mut places = self.places_mut();
         for no in first..first + pages {
+            if pending.get(&no).is_some_and(|value| value.adopted.is_some())
+                && let Some(value) = pending.remove(&no)
+            {
+                // The table has never heard of it. Its extent is held.
+                places.await_no_more(no);
+                lingering.insert(no, value.placed);
+                continue;
+            }
             let old = places.set(no, Placed::default())?;
             if old.has_image() {
                 places.extents.hold(old.extent());
@@ -303,11 +345,24 @@ impl Inner {
 
     /// Where a page of a large value is, or was when it was freed.
     pub(crate) fn lookup_value(&self, no: PageNo) -> Result<Placed> {
-        let placed = self.lookup(no)?;
+        let placed = self.lookup_adopted(no)?;
         if placed.has_image() {
             return Ok(placed);
         }
         Ok(lock(&self.lingering).get(&no).copied().unwrap_or(placed))
+    }
+
+    /// Where a page of a large value is that a step has adopted.
+    fn lookup_adopted(&self, no: PageNo) -> Result<Placed> {
+        if self.ahead.is_manual {
+            // The table hears of it before it is pending no more.
+            let pending = lock(&self.pending_values);
+            let adopted = pending.get(&no).filter(|value| value.adopted.is_some());
+            if let Some(value) = adopted {
+                return Ok(value.placed);
+            }
+        }
+        self.lookup(no)
     }
 
     /// Has the leaves of the table for a run in memory.
@@ -371,7 +426,11 @@ impl Inner {
             }
             missing.remove(no);
             if placed.end() <= len {
-                self.places_mut().set(no, placed)?;
+                let mut places = self.places_mut();
+                places.set(no, placed)?;
+                if self.ahead.is_manual {
+                    places.note_fresh(no)?;
+                }
             } else {
                 missing.insert(no, at)?;
             }

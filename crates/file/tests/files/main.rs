@@ -13,6 +13,7 @@ mod file_cut;
 mod file_damage;
 mod file_fresh;
 mod file_hostile;
+mod file_manual;
 mod file_options;
 mod file_proofs;
 mod file_reads;

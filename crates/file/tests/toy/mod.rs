@@ -44,7 +44,8 @@ impl Toy {
     /// Opens it for the run of a seed; if that is odd, pages leave memory all the time.
     pub fn open_for(io: &(impl Io + Clone + 'static), seed: u64) -> Result<Toy> {
         let (slots, spill_bytes) = (slots_of(seed), spill_of(seed));
-        let mut options = FileOptions { slots, spill_bytes, ..options() };
+        let manual_epochs = is_manual(seed);
+        let mut options = FileOptions { slots, spill_bytes, manual_epochs, ..options() };
         if !seed.is_multiple_of(2) {
             (options.memory_bytes, options.evicts_small) = (1, true);
             options.stay = |_| Stay::Rounds;
@@ -156,19 +157,27 @@ impl Toy {
 /// The slots of a page in the run of a seed: the upper half of the seed says which, so that a seed says
 /// all that a run needs.
 pub fn slots_of(seed: u64) -> u32 {
-    [4, 28, 252, 4, 252][(seed >> 32) as usize]
+    [4, 28, 252, 4, 252, 4, 252][(seed >> 32) as usize]
 }
 /// The seeds before the first one of runs on whole pages of 512 bytes, and of 4 KiB.
 pub const WHOLE: [u64; 2] = [1 << 32, 2 << 32];
 /// The seeds before the first one of runs in which nearly every epoch is spilled.
 pub const SPILLED: [u64; 2] = [3 << 32, 4 << 32];
 
+/// The seeds before the first one of runs in which the program alone ends epochs, many of which are spilled.
+pub const MANUAL: [u64; 2] = [5 << 32, 6 << 32];
+
+pub fn is_manual(seed: u64) -> bool {
+    seed >= MANUAL[0]
+}
+
 /// What the running epoch may hold in memory in the run of a seed.
 pub fn spill_of(seed: u64) -> u64 {
     if seed < SPILLED[0] {
         FileOptions::default().spill_bytes
     } else {
-        [1, 50, 150][seed as usize % 3]
+        [1, 50, 150, FileOptions::default().spill_bytes]
+            [seed as usize % (3 + usize::from(is_manual(seed)))]
     }
 }
 
