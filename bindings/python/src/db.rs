@@ -31,12 +31,14 @@ impl Db {
         path: Option<PathBuf>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let Settings { options, background, sync } = options::read(options)?;
+        let settings = options::read(options)?;
+        let ends_epochs = settings.ends_epochs();
+        let Settings { options, sync, .. } = settings;
         let db = wait::run(py, move || match path {
             Some(path) => options.open(path),
             None => options.in_memory(),
         })?;
-        Ok(Self { pool: Pool::new(db.clone(), background), db, sync })
+        Ok(Self { pool: Pool::new(db.clone(), ends_epochs), db, sync })
     }
 
     /// The path of the pool's file, or None if it is in memory.
@@ -96,6 +98,21 @@ impl Db {
     fn checkpoint(&self, py: Python<'_>) -> PyResult<()> {
         let db = self.db.clone();
         wait::run(py, move || db.checkpoint())
+    }
+
+    /// End the current epoch without waiting for the disk, and return its number. A killed process loses nothing of it.
+    ///
+    /// It is for pools that were opened with `manual_epochs=True`: all that was written since the last end becomes durable
+    /// together, or not at all.
+    fn end_epoch(&self, py: Python<'_>) -> PyResult<u64> {
+        let db = self.db.clone();
+        wait::run(py, move || db.end_epoch())
+    }
+
+    /// About how many bytes of changes the current epoch has.
+    #[getter]
+    fn pending_bytes(&self) -> u64 {
+        self.db.pending_bytes()
     }
 
     /// The epoch that runs: what was written until now is on disk when it is.

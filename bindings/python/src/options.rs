@@ -12,16 +12,26 @@ pub fn durability(sync: bool) -> Durability {
     if sync { Durability::Sync } else { Durability::Buffered }
 }
 
-/// What keywords say, beside whether threads work in the background, and whether each write waits for the disk.
+/// What keywords say, beside whether threads work in the background, whether the program ends epochs, and whether each
+/// write waits for the disk.
 pub struct Settings {
     pub options: Options,
     pub background: bool,
+    pub manual_epochs: bool,
     pub sync: bool,
+}
+
+impl Settings {
+    /// Whether threads end epochs.
+    pub fn ends_epochs(&self) -> bool {
+        self.background && !self.manual_epochs
+    }
 }
 
 /// Reads the keywords. `None` is the default of each.
 pub fn read(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Settings> {
-    let mut settings = Settings { options: Options::new(), background: true, sync: false };
+    let mut settings =
+        Settings { options: Options::new(), background: true, manual_epochs: false, sync: false };
     for (name, value) in keywords.into_iter().flatten() {
         let name: String = name.extract()?;
         if !value.is_none() {
@@ -34,12 +44,13 @@ pub fn read(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Settings> {
 }
 
 /// The keywords there are: the functions of `Options`. A test compares the two.
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 15] = [
     "background",
     "compression",
     "create",
     "interval",
     "journal_bytes",
+    "manual_epochs",
     "max_bytes",
     "memory",
     "page_bytes",
@@ -62,6 +73,10 @@ impl Settings {
             "background" => {
                 self.background = value.extract()?;
                 options.background(self.background)
+            }
+            "manual_epochs" => {
+                self.manual_epochs = value.extract()?;
+                options.manual_epochs(self.manual_epochs)
             }
             "sync" => {
                 self.sync = value.extract()?;

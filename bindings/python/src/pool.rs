@@ -16,13 +16,14 @@ static OPEN: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 /// What lets the pool go, after all other handles: each object has it as its last field.
 pub struct Pool {
     db: Option<store::Db>,
-    background: bool,
+    /// Threads end its epochs.
+    ends_epochs: bool,
     closed: AtomicBool,
 }
 
 impl Pool {
-    pub fn new(db: store::Db, background: bool) -> Arc<Self> {
-        let pool = Arc::new(Self { db: Some(db), background, closed: AtomicBool::new(false) });
+    pub fn new(db: store::Db, ends_epochs: bool) -> Arc<Self> {
+        let pool = Arc::new(Self { db: Some(db), ends_epochs, closed: AtomicBool::new(false) });
         let mut open = lock(&OPEN);
         open.retain(|pool| pool.strong_count() > 0);
         open.push(Arc::downgrade(&pool));
@@ -68,14 +69,14 @@ impl Drop for Pool {
     }
 }
 
-/// Makes what pools hold durable. Those without threads in the background stay as they were after their last `sync`.
+/// Makes what pools hold durable. Those whose epochs the program ends stay as they were at the last end.
 #[pyfunction]
 pub fn at_exit(py: Python<'_>) {
     ENDS.store(true, Ordering::Relaxed);
     let pools: Vec<_> = lock(&OPEN).iter().filter_map(Weak::upgrade).collect();
     for pool in pools {
         if let Some(db) = &pool.db
-            && pool.background
+            && pool.ends_epochs
         {
             // Nobody is left to hear of a failure; and a pool may be closed already.
             let _ = py.detach(|| db.sync());

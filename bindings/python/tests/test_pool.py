@@ -192,6 +192,27 @@ def test_a_pool_without_threads_keeps_what_was_synced(path):
         assert list(db.tree("t")) == [b"kept"]
 
 
+def test_a_program_ends_epochs(path):
+    db = everleaf.Db(path, manual_epochs=True)
+    tree = db.tree("t")
+    tree[b"kept"] = b"x" * 20_000
+    assert db.pending_bytes > 0
+    db.checkpoint()
+    epoch = db.end_epoch()
+    assert db.epoch == epoch + 1 and db.pending_bytes == 0
+    assert db.wait_durable(epoch)
+    tree[b"gone"] = b""
+    copy = path.with_name("copy")
+    assert db.backup(copy) == epoch
+    db.checkpoint()
+    db.abandon()
+    for found in (path, copy):
+        with everleaf.Db(found) as db:
+            assert list(db.tree("t")) == [b"kept"]
+    with pytest.raises(everleaf.Closed):
+        db.end_epoch()
+
+
 def test_event_loops_wait_for_the_disk(path):
     async def work(db, tree, number):
         tree[b"%d" % number] = b"v"

@@ -98,7 +98,7 @@
 #define EVERLEAF_FULL -11
 
 /**
- * The epoch has changed as many bytes as memory can hold, and no thread ends epochs. End it with everleaf_sync.
+ * The epoch has changed as many bytes as memory can hold, and a checkpoint could not write them. End it with everleaf_sync.
  */
 #define EVERLEAF_EPOCH_TOO_LARGE -12
 
@@ -636,8 +636,17 @@ int everleaf_options_storage(struct everleaf_options *options,
                              int storage);
 
 /**
- * Sets whether threads end epochs and write checkpoints (the default), or nothing is durable before a call such as
- * everleaf_sync asks for it (0).
+ * Sets whether the program alone ends epochs (1), or each lasts for an interval (0, the default). If it does, all that it
+ * does between two ends becomes durable together, or not at all. everleaf_end_epoch, everleaf_sync, EVERLEAF_SYNC and
+ * everleaf_close end an epoch, and nothing else does: a checkpoint, a compaction and a backup go by the last epoch that has
+ * ended. An epoch may be larger than memory.
+ */
+int everleaf_options_manual_epochs(struct everleaf_options *options,
+                                   int manual_epochs);
+
+/**
+ * Sets whether threads work for the pool (the default): they end epochs, or make those durable that the program ends, and
+ * write checkpoints. Without them (0) the program does both.
  */
 int everleaf_options_background(struct everleaf_options *options,
                                 int background);
@@ -711,8 +720,8 @@ int everleaf_open_in_memory(const struct everleaf_options *options,
 int everleaf_close(struct everleaf_db *db);
 
 /**
- * Closes the pool as a crash would: all durable epochs stay, and everything of the epoch that has not ended is gone. With
- * background threads an epoch may end at any moment; without them this takes back all since the last everleaf_sync.
+ * Closes the pool as a crash would: all epochs that have ended stay, and everything of the one that has not is gone. An epoch
+ * may end at any moment, unless the program ends them (see everleaf_options_manual_epochs).
  *
  * Errors: EVERLEAF_CLOSED if it was abandoned before; the error of an everleaf_close before; EVERLEAF_FORKED.
  */
@@ -774,13 +783,35 @@ int everleaf_epoch(const struct everleaf_db *db,
 int everleaf_durable_epoch(const struct everleaf_db *db, uint64_t *epoch);
 
 /**
+ * Ends the current epoch without waiting for the disk, and writes its number to `*epoch`, which may be NULL. Everything that
+ * returned before this call is in it, or in an earlier one. All of it is the operating system's then: a killed process
+ * loses nothing of it. The disk has it a little later, which everleaf_wait_durable waits for; a power cut leaves the pool as
+ * it was at the end of the last epoch that ended before it, or of the one before that.
+ *
+ * This waits while the epoch before is on its way to the disk, and while the journal is at its bound for a checkpoint. In a
+ * pool whose epochs threads end, it ends the current one early. On persistent memory it does nothing, and the number is 0.
+ *
+ * Errors: those of everleaf_sync; EVERLEAF_READ_ONLY. After EVERLEAF_NO_MEMORY, or EVERLEAF_IO because the disk is full,
+ * nothing is lost: the epoch may have ended, and the next call goes on from there.
+ */
+int everleaf_end_epoch(const struct everleaf_db *db,
+                       uint64_t *epoch);
+
+/**
+ * Writes about how many bytes of changes the current epoch has to `*bytes`, by what goes to the journal and by large values.
+ * A thread counts its changes when they come to 8 KiB. O(1); 0 on persistent memory.
+ */
+int everleaf_pending_bytes(const struct everleaf_db *db,
+                           uint64_t *bytes);
+
+/**
  * Waits until `epoch`, which everleaf_epoch has told, is on disk, and all epochs before it. It does not end the epoch early:
  * so it costs no sync of its own, and takes an interval and two syncs. It waits for `timeout_ms` milliseconds at most, or
  * without end if that is below 0, and does not wait at all if it is 0. EVERLEAF_NOT_FOUND if the epoch is not on disk then;
  * that is no error, and you may call again.
  *
- * Without background threads another thread has to end the epoch, with everleaf_sync for instance. While the disk is full,
- * nothing becomes durable.
+ * Where the program ends epochs (see everleaf_options_manual_epochs), another thread has to end this one, if it has not
+ * ended. While the disk is full, nothing becomes durable.
  *
  * Errors: EVERLEAF_POISONED if writes have stopped; EVERLEAF_CLOSED if the pool was closed, also meanwhile and before the
  * epoch was on disk; EVERLEAF_READ_ONLY; EVERLEAF_FORKED.

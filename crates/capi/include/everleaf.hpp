@@ -260,6 +260,9 @@ public:
     Options &background(bool background) {
         return set(everleaf_options_background, background ? 1 : 0);
     }
+    Options &manual_epochs(bool manual_epochs) {
+        return set(everleaf_options_manual_epochs, manual_epochs ? 1 : 0);
+    }
     Options &compression(Compression compression) {
         return set(everleaf_options_compression, static_cast<int>(compression));
     }
@@ -841,6 +844,18 @@ public:
         std::uint64_t epoch = 0;
         detail::check(everleaf_durable_epoch(handle_, &epoch));
         return epoch;
+    }
+    /** Ends the current epoch without waiting for the disk, and returns its number. */
+    std::uint64_t end_epoch() const {
+        std::uint64_t epoch = 0;
+        detail::check(everleaf_end_epoch(handle_, &epoch));
+        return epoch;
+    }
+    /** About how many bytes of changes the current epoch has. */
+    std::uint64_t pending_bytes() const {
+        std::uint64_t bytes = 0;
+        detail::check(everleaf_pending_bytes(handle_, &bytes));
+        return bytes;
     }
     /** Waits until the epoch is on disk. */
     void wait_durable(std::uint64_t epoch) const {

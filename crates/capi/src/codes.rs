@@ -33,7 +33,7 @@ pub const EVERLEAF_NO_MEMORY: c_int = -9;
 pub const EVERLEAF_POISONED: c_int = -10;
 /// The pool has as many bytes as everleaf_options_max_bytes allows.
 pub const EVERLEAF_FULL: c_int = -11;
-/// The epoch has changed as many bytes as memory can hold, and no thread ends epochs. End it with everleaf_sync.
+/// The epoch has changed as many bytes as memory can hold, and a checkpoint could not write them. End it with everleaf_sync.
 pub const EVERLEAF_EPOCH_TOO_LARGE: c_int = -12;
 /// The old values that a snapshot or a transaction sees were not kept any longer. Take a new one.
 pub const EVERLEAF_SNAPSHOT_TOO_OLD: c_int = -13;

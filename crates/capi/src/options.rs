@@ -207,8 +207,25 @@ pub unsafe extern "C" fn everleaf_options_storage(
     }
 }
 
-/// Sets whether threads end epochs and write checkpoints (the default), or nothing is durable before a call such as
-/// everleaf_sync asks for it (0).
+/// Sets whether the program alone ends epochs (1), or each lasts for an interval (0, the default). If it does, all that it
+/// does between two ends becomes durable together, or not at all. everleaf_end_epoch, everleaf_sync, EVERLEAF_SYNC and
+/// everleaf_close end an epoch, and nothing else does: a checkpoint, a compaction and a backup go by the last epoch that has
+/// ended. An epoch may be larger than memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn everleaf_options_manual_epochs(
+    options: *mut everleaf_options,
+    manual_epochs: c_int,
+) -> c_int {
+    // SAFETY: the promise of a caller.
+    unsafe {
+        set("everleaf_options_manual_epochs", options, |options| {
+            Ok(options.manual_epochs(manual_epochs != 0))
+        })
+    }
+}
+
+/// Sets whether threads work for the pool (the default): they end epochs, or make those durable that the program ends, and
+/// write checkpoints. Without them (0) the program does both.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn everleaf_options_background(
     options: *mut everleaf_options,

@@ -126,8 +126,8 @@ pub unsafe extern "C" fn everleaf_close(db: *mut everleaf_db) -> c_int {
     }
 }
 
-/// Closes the pool as a crash would: all durable epochs stay, and everything of the epoch that has not ended is gone. With
-/// background threads an epoch may end at any moment; without them this takes back all since the last everleaf_sync.
+/// Closes the pool as a crash would: all epochs that have ended stay, and everything of the one that has not is gone. An epoch
+/// may end at any moment, unless the program ends them (see everleaf_options_manual_epochs).
 ///
 /// Errors: EVERLEAF_CLOSED if it was abandoned before; the error of an everleaf_close before; EVERLEAF_FORKED.
 #[unsafe(no_mangle)]

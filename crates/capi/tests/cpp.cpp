@@ -386,6 +386,10 @@ void pools(const std::string &folder) {
     db.wait_durable(epoch);
     EXPECT(db.wait_durable(epoch, std::chrono::seconds(0)));
     EXPECT(db.durable_epoch() >= epoch);
+    const auto ended = db.end_epoch();
+    EXPECT(ended >= epoch);
+    db.wait_durable(ended);
+    EXPECT(db.pending_bytes() < (1u << 30));
     tree.with(everleaf::Durability::sync).put("other", "value");
     db.sync();
     db.checkpoint();
@@ -416,6 +420,7 @@ void options() {
     everleaf::Options all;
     all.interval(std::chrono::seconds(-1)).durability(everleaf::Durability::sync).journal_bytes(1 << 20);
     all.pending_bytes(1 << 20).max_bytes(1 << 24).create(true).read_only(false).background(true);
+    all.manual_epochs(false);
     all.storage(everleaf::Storage::file).compression(everleaf::Compression::lz4);
     all.snapshot_memory(1 << 20).transaction_memory(1 << 16).memory(1 << 20);
     const everleaf::Db db = everleaf::Db::open_in_memory(all);

@@ -99,6 +99,7 @@ static void taken(int code, void *bytes, size_t len) {
 static void open_one(unsigned at) {
     everleaf_options *options = everleaf_options_new();
     known(everleaf_options_background(options, (int)below(2)));
+    known(everleaf_options_manual_epochs(options, (int)below(2)));
     known(everleaf_options_memory(options, 1u << (16 + below(5))));
     known(everleaf_options_page_bytes(options, 256u << below(8)));
     known(everleaf_options_compression(options, (int)below(3)));
@@ -118,7 +119,7 @@ static void of_pool(everleaf_db *db, unsigned at) {
     size_t len;
     everleaf_stats stats = {0};
     switch (below(16)) {
-    case 0: known(everleaf_sync(db)); break;
+    case 0: known(below(2) ? everleaf_sync(db) : everleaf_end_epoch(db, below(2) ? &a : NULL)); break;
     case 1: known(everleaf_checkpoint(db)); break;
     case 2: known(everleaf_compact(db, &a, NULL)); break;
     case 3:

@@ -394,6 +394,11 @@ static void pool(void) {
     DO(everleaf_wait_durable(db, epoch, 100000));
     DO(everleaf_durable_epoch(db, &durable));
     EXPECT(durable >= epoch);
+    DO(everleaf_end_epoch(db, &epoch));
+    EXPECT(epoch > durable);
+    DO(everleaf_wait_durable(db, epoch, -1));
+    DO(everleaf_end_epoch(db, NULL));
+    DO(everleaf_pending_bytes(db, &offset));
     DO(everleaf_sync(db));
     DO(everleaf_checkpoint(db));
     DO(everleaf_compact(db, &before, &after));
@@ -426,6 +431,7 @@ static everleaf_options *all_options(void) {
     DO(everleaf_options_read_only(o, 0));
     DO(everleaf_options_storage(o, EVERLEAF_STORAGE_FILE));
     DO(everleaf_options_background(o, 1));
+    DO(everleaf_options_manual_epochs(o, below(2)));
     DO(everleaf_options_compression(o, EVERLEAF_COMPRESSION_NONE));
     DO(everleaf_options_memory(o, 16 << 20));
     DO(everleaf_options_snapshot_memory(o, 32 << 20));

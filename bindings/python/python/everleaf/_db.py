@@ -56,7 +56,7 @@ class Db(_everleaf.Db):
     ``Db(path, **options)`` opens the pool at `path`, or makes it. The options are those of the Rust library, by their
     names: ``create``, ``read_only``, ``interval`` (in seconds), ``sync`` (each write waits for the disk), ``memory``,
     ``snapshot_memory``, ``transaction_memory``, ``journal_bytes``, ``pending_bytes``, ``max_bytes``, ``page_bytes``,
-    ``compression`` (``"none"`` or ``"lz4"``), ``background`` and ``storage`` (``"file"``, ``"dax"`` or
+    ``compression`` (``"none"`` or ``"lz4"``), ``background``, ``manual_epochs`` and ``storage`` (``"file"``, ``"dax"`` or
     ``"emulated-dax"``, which raise `Unsupported` unless the package was built with the feature ``dax``).
 
     Use it in a ``with`` block, or call `close`. One that is open when the interpreter ends is synced and not closed,

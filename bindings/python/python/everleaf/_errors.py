@@ -57,7 +57,7 @@ class Full(Error):
 
 
 class EpochTooLarge(Error):
-    """An epoch has changed more than memory holds, and no thread ends epochs: call `Db.sync` or `Db.abandon`."""
+    """An epoch has changed more than memory holds, and no checkpoint could write that: call `Db.checkpoint`."""
 
 
 class SnapshotTooOld(Error):

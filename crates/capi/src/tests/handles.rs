@@ -116,6 +116,8 @@ const OPEN: &[Call] = calls! {
     everleaf_backup(db, no(), no());
     everleaf_epoch(db, no());
     everleaf_durable_epoch(db, no());
+    everleaf_end_epoch(db, no());
+    everleaf_pending_bytes(db, no());
     everleaf_wait_durable(db, 1, 1);
     everleaf_tree_names(db, no());
     everleaf_check(db, no());
@@ -375,6 +377,7 @@ fn panics_of_options() -> Vec<&'static str> {
         everleaf_options_read_only,
         everleaf_options_storage,
         everleaf_options_background,
+        everleaf_options_manual_epochs,
         everleaf_options_compression
     ];
     let options = Own(everleaf_options_new(), everleaf_options_free);

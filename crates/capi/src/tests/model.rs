@@ -96,13 +96,14 @@ fn options() -> Own<everleaf_options> {
             everleaf_options_read_only(to, 0),
             everleaf_options_storage(to, EVERLEAF_STORAGE_FILE),
             everleaf_options_background(to, 1),
+            everleaf_options_manual_epochs(to, 0),
             everleaf_options_compression(to, EVERLEAF_COMPRESSION_LZ4),
             everleaf_options_memory(to, 16 << 20),
             everleaf_options_snapshot_memory(to, 32 << 20),
             everleaf_options_transaction_memory(to, 32 << 20),
         ]
     };
-    assert_eq!(codes, [EVERLEAF_OK; 14]);
+    assert_eq!(codes, [EVERLEAF_OK; 15]);
     options
 }
 
@@ -490,6 +491,12 @@ impl World {
                 && durable >= epoch
         );
         assert!(!fine(unsafe { everleaf_wait_durable(self.db.0, u64::MAX, 1) }));
+        let (mut ended, mut bytes) = (0, u64::MAX);
+        assert!(fine(unsafe { everleaf_end_epoch(self.db.0, &raw mut ended) }));
+        assert!(ended >= epoch);
+        assert!(fine(unsafe { everleaf_wait_durable(self.db.0, ended, -1) }));
+        assert!(fine(unsafe { everleaf_pending_bytes(self.db.0, &raw mut bytes) }));
+        assert!(bytes < 1 << 30, "{bytes} bytes");
     }
 
     fn remove(&mut self, at: usize) {
