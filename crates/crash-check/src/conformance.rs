@@ -15,7 +15,7 @@ pub use fills::{churn, drain_and_refill, fill_orders, special_keys};
 pub use model::random_operations;
 pub use ranges::{all_bounds, long_ranges};
 pub use suite::Suite;
-pub use threads::{disjoint_writers, shared_keys};
+pub use threads::{added_once, disjoint_writers, shared_keys};
 
 impl Suite {
     /// Runs all checks. `make` makes an empty index; `reboot` closes and opens one again, or hands
@@ -46,6 +46,7 @@ impl Suite {
         long_ranges(&make(), self).map_err(name("long ranges"))?;
         random_operations(make(), self, &mut reboot).map_err(name("random operations"))?;
         disjoint_writers(&make(), self).map_err(name("disjoint writers"))?;
-        shared_keys(&make(), self).map_err(name("shared keys"))
+        shared_keys(&make(), self).map_err(name("shared keys"))?;
+        added_once(&make(), self).map_err(name("added once"))
     }
 }

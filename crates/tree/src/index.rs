@@ -23,6 +23,13 @@ pub trait Index: Send + Sync {
     /// Full, I/O errors, Poisoned, Corrupt; nothing is stored then.
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>>;
 
+    /// Stores a value unless the key is there, and returns the one that is there. Of several threads that add the
+    /// same key at once, one does.
+    ///
+    /// # Errors
+    /// The same as for [`insert`](Self::insert).
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>>;
+
     /// Replaces the value of a key that is there, and returns the old one.
     ///
     /// # Errors

@@ -50,6 +50,7 @@ use std::sync::Arc;
 use everleaf_pmem::{Medium, PageNo, Result};
 use everleaf_pool::Pool;
 use everleaf_tree::Index;
+use everleaf_tree::blink::Condition;
 
 use crate::cells::{Cell, Cells};
 use crate::limbo::Limbo;
@@ -117,7 +118,11 @@ impl<M: Medium, V: Version, A: Above> Index for List<M, V, A> {
     }
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
         let _pin = self.limbo.pin();
-        self.put(key, value)
+        self.put(key, value, Condition::Always)
+    }
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let _pin = self.limbo.pin();
+        self.put(key, value, Condition::Absent)
     }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
         let _pin = self.limbo.pin();

@@ -45,6 +45,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf_pmem::{Buffered, Dram, Medium, Result};
 use everleaf_pool::Pool;
+use everleaf_tree::blink::Condition;
 use everleaf_tree::{CircTree, Index};
 
 use crate::cells::{Cell, Cells};
@@ -121,10 +122,13 @@ impl<M: Medium, V: Version> Index for Montage<M, V> {
         self.cell(key)?.map(|cell| self.value(cell)).transpose()
     }
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        self.put(key, value, true).map(|put| put.0)
+        self.put(key, value, Condition::Always).map(|put| put.0)
+    }
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.put(key, value, Condition::Absent).map(|put| put.0)
     }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        self.put(key, value, false).map(|put| put.0)
+        self.put(key, value, Condition::Present).map(|put| put.0)
     }
     fn remove(&self, key: u64) -> Result<Option<u64>> {
         self.take_out(key).map(|put| put.0)

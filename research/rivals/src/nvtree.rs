@@ -117,6 +117,9 @@ impl<M: Medium, V: Version> Index for NvTree<M, V> {
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
         self.put(key, value, Condition::Always)
     }
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.put(key, value, Condition::Absent)
+    }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
         self.put(key, value, Condition::Present)
     }

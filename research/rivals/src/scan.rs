@@ -94,6 +94,9 @@ impl<M: Medium, L: Leaf> Index for Chained<M, L> {
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
         self.put(key, value, Condition::Always)
     }
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.put(key, value, Condition::Absent)
+    }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
         self.put(key, value, Condition::Present)
     }

@@ -151,6 +151,14 @@ impl<M: Medium, V: Version> Index for WbTree<M, V> {
             None => self.put(key, value).map(|()| None),
         }
     }
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let _alone = self.writing();
+        let view = View::of(self.pool.page(self.leaf_of(key)?)?)?;
+        match view.find(key) {
+            Some(k) => Ok(Some(view.value(k))),
+            None => self.put(key, value).map(|()| None),
+        }
+    }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
         let _alone = self.writing();
         self.replace(key, value)

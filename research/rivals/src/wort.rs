@@ -94,6 +94,13 @@ impl<M: Medium, V: Version> Index for Wort<M, V> {
         let _alone = self.writing();
         self.put(key, value)
     }
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let _alone = self.writing();
+        match self.find(key, true)? {
+            Some((_, leaf)) => Ok(Some(self.leaf(leaf)?.1)),
+            None => self.put(key, value),
+        }
+    }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
         let _alone = self.writing();
         match self.find(key, true)? {

@@ -32,6 +32,17 @@ pub(super) fn insert(
     same(index.insert(key, value), model.insert(key, value), || format!("insert {key} {value}"))
 }
 
+pub(super) fn add(
+    index: &(impl Index + ?Sized),
+    model: &mut ModelMap,
+    key: u64,
+    value: u64,
+) -> CheckResult {
+    let there = model.get(&key).copied();
+    model.entry(key).or_insert(value);
+    same(index.add(key, value), there, || format!("add {key} {value}"))
+}
+
 pub(super) fn remove(index: &(impl Index + ?Sized), model: &mut ModelMap, key: u64) -> CheckResult {
     same(index.remove(key), model.remove(&key), || format!("remove {key}"))
 }

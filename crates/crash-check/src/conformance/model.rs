@@ -4,7 +4,7 @@ use std::ops::Bound::{Excluded, Included};
 
 use rand::RngExt;
 
-use super::compare::{CheckResult, ModelMap, equal, get, insert, remove, update};
+use super::compare::{CheckResult, ModelMap, add, equal, get, insert, remove, update};
 use super::ranges::range_of;
 use super::suite::Suite;
 use crate::index::Index;
@@ -21,7 +21,7 @@ pub fn random_operations<I: Index>(
 ) -> CheckResult {
     let (mut model, mut rng) = (ModelMap::new(), suite.rng());
     for phase in 0..8 {
-        // Of 100 operations: inserts, removes; the rest are updates, reads and ranges.
+        // Of 100 operations: inserts, removes; the rest are adds, updates, reads and ranges.
         let (inserts, removes) = [(70, 10), (40, 40), (10, 70), (35, 35)][phase % 4];
         let keys = if phase < 4 { 100 } else { 2 * suite.keys as u64 };
         for i in 0..suite.keys as u64 {
@@ -32,6 +32,9 @@ pub fn random_operations<I: Index>(
                 insert(&index, &mut model, key, value)?;
             } else if what < inserts + removes {
                 remove(&index, &mut model, key)?;
+            } else if what < 85 {
+                add(&index, &mut model, key, value)?;
+                get(&index, &model, key)?;
             } else if what < 95 {
                 update(&index, &mut model, key, value)?;
                 get(&index, &model, key)?;

@@ -163,6 +163,37 @@ pub fn shared_keys<I: Index + ?Sized>(index: &I, suite: &Suite) -> CheckResult {
     })
 }
 
+/// Several writers add the same keys, in the same order. Of each key one writer's add is the first: that one is told of
+/// nothing, all others of its value, which stays.
+///
+/// # Errors
+/// What the index does wrong.
+pub fn added_once<I: Index + ?Sized>(index: &I, suite: &Suite) -> CheckResult {
+    let start = Barrier::new(suite.threads);
+    let told: Vec<Vec<_>> = thread::scope(|scope| {
+        let writers: Vec<_> = (0..suite.threads as u64)
+            .map(|writer| {
+                let start = &start;
+                scope.spawn(move || {
+                    start.wait();
+                    (0..suite.keys as u64).map(|key| index.add(key, writer)).collect()
+                })
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().expect("no panic inside")).collect()
+    });
+    for key in 0..suite.keys {
+        let found = index.get(key as u64).map_err(|error| error.to_string())?;
+        for (writer, told) in told.iter().enumerate() {
+            let there = found.filter(|first| *first != writer as u64);
+            super::compare::same(told[key].clone(), there, || {
+                format!("key {key} has {found:?}, added by {writer}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
 /// A key that has been written and is never removed is there.
 fn is_there<I: Index + ?Sized>(index: &I, key: u64, stamp: u64) -> CheckResult {
     match index.get(key) {

@@ -28,6 +28,8 @@ enum Wrong {
     RebootLosesOne,
     LosesARareWrite,
     WritesAreNotAtomic,
+    AddReplaces,
+    AddsAreNotAtomic,
 }
 
 struct Map {
@@ -107,6 +109,21 @@ impl Index for Map {
             _ => Ok(map.insert(key, value)),
         }
     }
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let mut map = self.map.lock().unwrap();
+        let there = map.get(&key).copied();
+        if self.wrong == Wrong::AddsAreNotAtomic {
+            drop(map);
+            if thread::current().id() != self.maker {
+                thread::sleep(Duration::from_micros(20));
+            }
+            map = self.map.lock().unwrap();
+        }
+        if there.is_none() || self.wrong == Wrong::AddReplaces {
+            map.insert(key, value);
+        }
+        Ok(there)
+    }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
         let mut map = self.map.lock().unwrap();
         if self.wrong == Wrong::UpdateInserts {
@@ -174,6 +191,8 @@ fn each_canary_fails() {
         Wrong::RebootLosesOne,
         Wrong::LosesARareWrite,
         Wrong::WritesAreNotAtomic,
+        Wrong::AddReplaces,
+        Wrong::AddsAreNotAtomic,
     ] {
         let what = verdict(wrong).expect_err(&format!("{wrong:?} was not noticed"));
         println!("{wrong:?}: {what}");

@@ -72,6 +72,9 @@ impl<M: Medium> Index for Log<M> {
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
         self.append(key, value, false)
     }
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.get(key)?.map_or_else(|| self.insert(key, value), |there| Ok(Some(there)))
+    }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
         if self.get(key)?.is_some() { self.insert(key, value) } else { Ok(None) }
     }

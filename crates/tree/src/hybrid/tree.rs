@@ -157,6 +157,9 @@ impl<M: Medium> Index for Hybrid<M> {
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
         self.put(key, value, Condition::Always).map(|put| put.old)
     }
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.put(key, value, Condition::Absent).map(|put| put.old)
+    }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
         self.put(key, value, Condition::Present).map(|put| put.old)
     }

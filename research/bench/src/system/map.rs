@@ -32,6 +32,15 @@ impl Index for WordMap {
         Ok(self.write().insert(key, value))
     }
 
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let mut map = self.write();
+        let there = map.get(&key).copied();
+        if there.is_none() {
+            map.insert(key, value);
+        }
+        Ok(there)
+    }
+
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
         Ok(self.write().get_mut(&key).map(|own| std::mem::replace(own, value)))
     }

@@ -1,6 +1,7 @@
 //! The lowest level: the list that survives.
 
 use everleaf_pmem::{Medium, PageNo, Result};
+use everleaf_tree::blink::Condition;
 
 use super::link::{HEIGHT, KEY, LINK, Link, Place, VALUE};
 use super::{Above, List, Retired};
@@ -189,19 +190,28 @@ impl<M: Medium, V: Version, A: Above> List<M, V, A> {
         Ok(())
     }
 
-    pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
+    /// Adds a key; what is to be done if it is there, the condition says.
+    pub(super) fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Option<u64>> {
         let mut new = None;
-        let done = self.try_put(key, value, &mut new);
+        let done = self.try_put((key, value), condition, &mut new);
         // Nothing leads to it: it was not needed.
         new.into_iter().for_each(|node| self.nodes.put_back(node));
         done
     }
 
-    fn try_put(&self, key: u64, value: u64, new: &mut Option<Cell>) -> Result<Option<u64>> {
+    fn try_put(
+        &self,
+        (key, value): (u64, u64),
+        condition: Condition,
+        new: &mut Option<Cell>,
+    ) -> Result<Option<u64>> {
         let (m, height) = (self.pool.medium(), A::height_of(key));
         loop {
             let spot = self.locate(key, true)?;
             if let Some(node) = spot.found {
+                if condition == Condition::Absent {
+                    return self.value(node).map(Some);
+                }
                 match self.set_value(node, value)? {
                     Some(old) => return Ok(Some(old)),
                     None => continue,

@@ -52,15 +52,15 @@ impl<M: Medium, V: Version> Montage<M, V> {
         self.change(op, cell, true, |m, payload| payload.write(m, thread, said))
     }
 
-    /// Sets the value of a key, if it is there or `adds`. Answers the old one, and the epoch.
+    /// Sets the value of a key, if `condition` allows it. Answers the old one, and the epoch.
     ///
     /// # Errors
     /// Full, NoMemory, errors of the medium; nothing has changed then.
-    pub fn put(&self, key: u64, value: u64, adds: bool) -> Result<(Option<u64>, u64)> {
+    pub fn put(&self, key: u64, value: u64, condition: Condition) -> Result<(Option<u64>, u64)> {
         let _alone = self.lock(key);
         let m = self.pool.medium();
         let Some(old) = self.cell(key)? else {
-            if !adds {
+            if condition == Condition::Present {
                 return Ok((None, m.clock()));
             }
             let new = self.payloads.take()?;
@@ -77,6 +77,9 @@ impl<M: Medium, V: Version> Montage<M, V> {
             return Ok((None, epoch));
         };
         let was = self.said(old)?;
+        if condition == Condition::Absent {
+            return Ok((Some(was.value), was.epoch));
+        }
         let spare = if was.epoch == m.clock() { None } else { Some(self.payloads.take()?) };
         let mut op = m.enter()?;
         let epoch = m.epoch(&op);
@@ -90,7 +93,7 @@ impl<M: Medium, V: Version> Montage<M, V> {
                 // An epoch has ended just now.
                 drop(op);
                 drop(_alone);
-                return self.put(key, value, adds);
+                return self.put(key, value, condition);
             }
             spare => {
                 spare.into_iter().for_each(|cell| self.payloads.put_back(cell));

@@ -14,6 +14,7 @@ use everleaf_pmem::{
 use everleaf_pool::Pool;
 use everleaf_rivals::{Montage, Version};
 use everleaf_tree::Index;
+use everleaf_tree::blink::Condition;
 
 const PAGES: PageNo = 24;
 
@@ -36,7 +37,7 @@ impl<M: Medium, V: Version> Map<M, V> {
 impl<M: Medium, V: Version> EpochMap for Map<M, V> {
     fn write(&self, step: MapWrite) -> Result<Written> {
         match step {
-            MapWrite::Insert(key, value) => self.0.put(key, value, true),
+            MapWrite::Insert(key, value) => self.0.put(key, value, Condition::Always),
             MapWrite::Remove(key) => self.0.take_out(key),
         }
     }

@@ -39,6 +39,9 @@ impl<T: Index> Index for Mutant<T> {
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
         self.inner.insert(key, value)
     }
+    fn add(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.inner.add(key, value)
+    }
     fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
         (self.update)(&self.inner, key, value)
     }

@@ -139,6 +139,9 @@ impl<M: Medium, K: TextKind> Index for Texts<M, K> {
     fn insert(&self, number: u64, to: u64) -> Result<Option<u64>> {
         self.put(number, to, Condition::Always).map(|put| put.old)
     }
+    fn add(&self, number: u64, to: u64) -> Result<Option<u64>> {
+        self.put(number, to, Condition::Absent).map(|put| put.old)
+    }
     fn update(&self, number: u64, to: u64) -> Result<Option<u64>> {
         self.put(number, to, Condition::Present).map(|put| put.old)
     }
