@@ -16,6 +16,7 @@ use everleaf_pool::{CATALOG_ANCHOR, Pool};
 
 use crate::blink::{Blink, Reading};
 use crate::index::Index;
+use crate::recovery::{self, Recovery};
 use crate::slots::{
     Binary, Circular, Fingerprint, Layout, Linear, Logged, Probe, Scan, Segment, Sentinel, Strings,
     Words,
@@ -64,18 +65,50 @@ pub type StringTree<M> = Blink<M, (Circular, Sentinel, Strings)>;
 /// The Db's tree on a file: byte strings in slotted nodes.
 pub type SlottedTree<M> = Blink<M, Slotted>;
 
+/// A tree that can be completed after a crash, and gives back then what has leaked.
+pub trait Recovers: Index {
+    /// Does that, as [`recover`](recovery::recover) says.
+    ///
+    /// # Errors
+    /// As [`recover`](recovery::recover).
+    fn recover(&self) -> Result<Recovery>;
+}
+
+impl<M: Medium, L: Layout, P: Probe> Recovers for Blink<M, (L, P, Words)> {
+    fn recover(&self) -> Result<Recovery> {
+        recovery::recover(self)
+    }
+}
+
 /// A tree that was chosen by its name, and the pool that it is in.
 pub struct Named<M: Medium> {
     /// The tree.
-    pub index: Box<dyn Index>,
+    pub index: Box<dyn Recovers>,
     /// Its pool, which holds nothing else.
     pub pool: Arc<Pool<M>>,
 }
 
-fn named<M: Medium, L: Layout, P: Probe>(pool: Pool<M>, reading: Reading) -> Result<Named<M>> {
-    let pool = Arc::new(pool);
-    let tree: Blink<M, (L, P, Words)> = Blink::open(Arc::clone(&pool), CATALOG_ANCHOR)?;
-    Ok(Named { index: Box::new(tree.reading(reading)?), pool })
+impl<M: Medium> Named<M> {
+    /// The tree of these nodes in a pool that holds nothing else.
+    ///
+    /// # Errors
+    /// The same as for [`Blink::open`]; Unsupported for a way of reading that the tree does not have.
+    pub fn in_pool<L: Layout, P: Probe>(pool: Arc<Pool<M>>, reading: Reading) -> Result<Self> {
+        let tree: Blink<M, (L, P, Words)> = Blink::open(Arc::clone(&pool), CATALOG_ANCHOR)?;
+        Ok(Self { index: Box::new(tree.reading(reading)?), pool })
+    }
+}
+
+/// What is done with the nodes that a name stands for.
+pub trait OnNodes {
+    /// What comes of it.
+    type Made;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// What went wrong.
+    fn on<L: Layout, P: Probe>(self) -> Result<Self::Made>;
 }
 
 macro_rules! names {
@@ -83,31 +116,13 @@ macro_rules! names {
         /// The names of the trees of words, for tools and experiments.
         pub const NAMES: &[&str] = &[$($name),*];
 
-        /// Makes a tree of that name in a new pool on a medium that is all zero.
+        /// Does something with the nodes of the tree of that name.
         ///
         /// # Errors
-        /// Unsupported for a name that is not among [`NAMES`], or a way of reading that the tree does
-        /// not have; otherwise the same as for [`Blink::create`].
-        pub fn create<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
+        /// Unsupported for a name that is not among [`NAMES`]; what went wrong.
+        pub fn on_nodes<T: OnNodes>(name: &str, what: T) -> Result<T::Made> {
             match name {
-                $($name => {
-                    let pool = Blink::<M, ($layout, $probe, Words)>::format_pool(medium)?;
-                    named::<M, $layout, $probe>(pool, reading)
-                })*
-                _ => Err(unknown(name)),
-            }
-        }
-
-        /// Opens the tree of that name in the pool on a medium.
-        ///
-        /// # Errors
-        /// The same as for [`create`] and [`Blink::open`].
-        pub fn open<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
-            match name {
-                $($name => {
-                    let pool = Blink::<M, ($layout, $probe, Words)>::open_pool(medium)?;
-                    named::<M, $layout, $probe>(pool, reading)
-                })*
+                $($name => what.on::<$layout, $probe>(),)*
                 _ => Err(unknown(name)),
             }
         }
@@ -125,6 +140,42 @@ names! {
     "CircTreeBinary" => Circular, Binary;
     "CircTreeF" => Circular, Fingerprint;
     "CircTree" => Circular, Sentinel;
+}
+
+/// A medium on which a tree is to be made, or is.
+struct OnMedium<M> {
+    medium: M,
+    reading: Reading,
+    is_new: bool,
+}
+
+impl<M: Medium> OnNodes for OnMedium<M> {
+    type Made = Named<M>;
+
+    fn on<L: Layout, P: Probe>(self) -> Result<Named<M>> {
+        let pool = match self.is_new {
+            true => Blink::<M, (L, P, Words)>::format_pool(self.medium)?,
+            false => Blink::<M, (L, P, Words)>::open_pool(self.medium)?,
+        };
+        Named::in_pool::<L, P>(Arc::new(pool), self.reading)
+    }
+}
+
+/// Makes a tree of that name in a new pool on a medium that is all zero.
+///
+/// # Errors
+/// Unsupported for a name that is not among [`NAMES`], or a way of reading that the tree does
+/// not have; otherwise the same as for [`Blink::create`].
+pub fn create<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
+    on_nodes(name, OnMedium { medium, reading, is_new: true })
+}
+
+/// Opens the tree of that name in the pool on a medium.
+///
+/// # Errors
+/// The same as for [`create`] and [`Blink::open`].
+pub fn open<M: Medium>(name: &str, reading: Reading, medium: M) -> Result<Named<M>> {
+    on_nodes(name, OnMedium { medium, reading, is_new: false })
 }
 
 fn unknown(name: &str) -> Error {

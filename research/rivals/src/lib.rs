@@ -33,6 +33,7 @@ pub mod leaf;
 pub mod limbo;
 pub mod list;
 pub mod montage;
+pub mod named;
 pub mod nvtree;
 pub mod pactree;
 pub mod parts;

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use everleaf_file::{Dax, DaxOptions};
 use everleaf_pmem::{BufferedOptions, Geometry};
+use everleaf_rivals::named::{self, How};
 use everleaf_tree::hybrid::{Progress, Rebuild, Rebuilt};
 use everleaf_tree::{BdTree, Index, open_bd_dax};
 use serde::Deserialize;
 
 use super::kind::{Context, Figures, Measure, one};
 use crate::keys::key;
-use crate::system::{BUFFERED, rival};
+use crate::system::BUFFERED;
 
 /// The parameters.
 #[derive(Debug, Deserialize)]
@@ -63,24 +64,24 @@ fn open(path: &Path, options: &DaxOptions, threads: u64) -> Result<Reopening> {
 
 impl Reopen {
     fn rival(&self, path: &Path, options: &DaxOptions) -> Result<Figures> {
-        let epochs = BufferedOptions::default();
-        let tree = rival::open(&self.system, Dax::open(path, options)?, &epochs)?;
+        let how = How::default();
+        let tree = named::open_dax(&self.system, path, options, &how)?;
         for k in (0..self.keys).map(key) {
-            tree.index().insert(k, !k)?;
+            tree.as_index().insert(k, !k)?;
         }
         // Its medium ends its epochs.
         drop(tree);
         let start = Instant::now();
-        let tree = rival::open(&self.system, Dax::open(path, options)?, &epochs)?;
+        let tree = named::open_dax(&self.system, path, options, &how)?;
         let all = start.elapsed().as_secs_f64() * 1e3;
         let last = key(self.keys - 1);
-        ensure!(tree.index().get(last)? == Some(!last), "a pair is not there");
+        ensure!(tree.as_index().get(last)? == Some(!last), "a pair is not there");
         Ok(vec![("open_ms".into(), all), ("open_mops".into(), self.keys as f64 / all / 1e3)])
     }
 
     fn shape(&self) -> Option<(u32, u64)> {
         match &self.system[..] {
-            "LbTree" | "Montage" | "PacTree" => rival::shape(&self.system, self.slots, self.keys),
+            "LbTree" | "Montage" | "PacTree" => named::shape(&self.system, self.slots, self.keys),
             _ => Some((self.slots, self.keys * 3 / u64::from(self.slots) + 1024)),
         }
     }

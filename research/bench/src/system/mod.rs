@@ -1,41 +1,35 @@
 //! Systems by name: the trees of the workspace, each on a medium of its own.
 //!
-//! Beside the [named trees](everleaf_tree::named) there are the [rivals](rival), `BdTree`, which is
-//! durable by epochs, and std's `BTreeMap` behind a lock, which is not durable at all.
+//! Beside the trees that [have names](everleaf_rivals::named) there are the rivals with the bugs of their sources, and
+//! std's `BTreeMap` behind a lock, which is not durable at all.
 
 mod map;
-mod reopen;
-pub mod rival;
+mod opened;
 mod space;
-mod strict;
 mod subject;
 
 use std::hint::black_box;
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use everleaf_file::{File, FileOptions};
+use everleaf_file::{DaxOptions, File, FileOptions};
 use everleaf_pmem::page_span::PageSpan;
-use everleaf_pmem::{Buffered, BufferedOptions, Counted, Counts, Geometry, Medium};
+use everleaf_pmem::{BufferedOptions, Geometry};
 use everleaf_pool::PageCounts;
-use everleaf_tree::hybrid::{HybridReport, Keeper};
-use everleaf_tree::named::{NAMES, create};
-use everleaf_tree::{BdTree, CircTree, FilePool, INDEX_ANCHOR, Index, Reading};
+pub use everleaf_rivals::named::BUFFERED;
+use everleaf_rivals::named::{self, How};
+use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index, Reading};
 use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::medium::{Delays, MediumName};
 use crate::memory::{self, Counting, OnMedium, Size};
 use crate::store::{Disk, Meter};
-use crate::wear::medium::Traffic;
+use opened::OnMemory;
 use space::bytes;
-use strict::Strict;
-pub use subject::{Ended, Footprint, Subject};
-
-/// The tree whose leaves are written back at the ends of epochs.
-pub const BUFFERED: &str = "BdTree";
+pub use subject::{Footprint, Subject};
 
 /// Std's map, behind a lock.
 pub const MAP: &str = "BTreeMap";
@@ -98,77 +92,6 @@ pub struct SystemSpec<'a> {
     pub dax: Option<&'a Path>,
 }
 
-/// Durable by the end of the epoch; with the thread that frees empty leaves.
-struct Bd<M: Medium> {
-    tree: Arc<BdTree<M>>,
-    _keeper: Option<Keeper>,
-    _dir: Option<TempDir>,
-}
-
-impl<M: Counting> Bd<M> {
-    fn make(medium: M, epoch: Option<Duration>, dir: Option<TempDir>) -> Result<Self> {
-        let options = epoch.map_or_else(Default::default, |interval| BufferedOptions { interval });
-        let pool = BdTree::format_pool(Buffered::new(medium, &options)?)?;
-        let tree = Arc::new(BdTree::create(Arc::new(pool), INDEX_ANCHOR)?);
-        let mut keeper = None;
-        if epoch.is_some() {
-            tree.medium().start()?;
-            keeper = Some(Keeper::start(&tree, RECLAIM)?);
-        }
-        Ok(Self { tree, _keeper: keeper, _dir: dir })
-    }
-}
-
-impl<M: Counting> Subject for Bd<M> {
-    fn index(&self) -> &dyn Index {
-        &*self.tree
-    }
-
-    fn counts(&self) -> Option<Counts> {
-        self.tree.medium().inner().counts()
-    }
-
-    fn traffic(&self) -> Option<MutexGuard<'_, Traffic>> {
-        self.tree.medium().inner().traffic()
-    }
-
-    fn pages(&self) -> Result<PageCounts> {
-        Ok(self.tree.pool().stats()?)
-    }
-
-    fn space(&self) -> Result<Footprint> {
-        let [pool, frames] = bytes(self.tree.pool().geometry(), self.pages()?);
-        let own = self.tree.inner().pool();
-        let [inner, inner_frames] = bytes(own.geometry(), own.stats()?);
-        Ok(Footprint { pool, frames: frames + inner_frames, inner })
-    }
-
-    fn tick(&self) -> Result<()> {
-        Ok(self.tree.medium().tick()?)
-    }
-
-    fn ended(&self) -> Ended {
-        let stats = self.tree.medium().stats();
-        Ended { lines: stats.lines_deferred, commits: stats.commits }
-    }
-
-    fn sync(&self) -> Result<()> {
-        Ok(self.tree.sync()?)
-    }
-
-    fn epoch(&self) -> Option<u64> {
-        Some(self.tree.medium().clock())
-    }
-
-    fn durable_epoch(&self) -> Option<u64> {
-        Some(self.tree.medium().persisted_epoch())
-    }
-
-    fn report(&self) -> Result<Option<HybridReport>> {
-        Ok(Some(self.tree.check()?))
-    }
-}
-
 /// `CircTree` on an ordinary file.
 struct OnFile {
     tree: CircTree<File>,
@@ -219,17 +142,14 @@ impl SystemSpec<'_> {
     /// It is not, or cannot.
     pub fn check(&self) -> Result<()> {
         ensure!(
-            self.name == BUFFERED
-                || self.name == MAP
+            self.name == MAP
                 || self.name == B_LINK
                 || self.volatile().is_some()
-                || NAMES.contains(&self.name)
-                || self.rival().is_some(),
-            "no system is called {:?}: {BUFFERED}, {MAP}, {B_LINK}, {}, {}, {}",
+                || opened::shape(self.name, self.slots, self.keys).is_some(),
+            "no system is called {:?}: {MAP}, {B_LINK}, {}, {}",
             self.name,
             VOLATILE.map(|(name, _)| name).join(", "),
-            NAMES.join(", "),
-            rival::names().collect::<Vec<_>>().join(", ")
+            named::names().collect::<Vec<_>>().join(", ")
         );
         ensure!(
             Geometry::new(self.slots).is_some(),
@@ -241,7 +161,7 @@ impl SystemSpec<'_> {
             "readers that latch every node are those of {B_LINK}, and of nothing else"
         );
         match self.medium {
-            MediumName::Dram if !rival::is_published(self.name) => Ok(()),
+            MediumName::Dram if !opened::is_published(self.name) => Ok(()),
             _ if [MAP, B_LINK].contains(&self.name) => {
                 bail!("{} is in memory: its medium is dram", self.name)
             }
@@ -249,7 +169,7 @@ impl SystemSpec<'_> {
                 bail!("{} flushes nothing that could be counted", self.name)
             }
             MediumName::Counted => Ok(()),
-            _ if rival::is_published(self.name) => {
+            _ if opened::is_published(self.name) => {
                 bail!("{} is there to be counted: its medium is counted", self.name)
             }
             MediumName::File(_) if self.name != "CircTree" => bail!("only CircTree runs on files"),
@@ -262,22 +182,18 @@ impl SystemSpec<'_> {
         VOLATILE.iter().find(|(name, _)| *name == self.name).map(|(_, tree)| *tree)
     }
 
-    /// Slots and number of the pages of a rival.
-    fn rival(&self) -> Option<(u32, u64)> {
-        rival::shape(self.name, self.slots, self.keys)
+    /// Slots and number of the pages of its tree.
+    fn shape(&self) -> (u32, u64) {
+        let name = if self.name == B_LINK { "FastFair" } else { self.name };
+        opened::shape(name, self.slots, self.keys).unwrap_or((self.slots, 1024))
     }
 
     fn slots(&self) -> u32 {
-        self.rival().map_or(self.slots, |(slots, _)| slots)
+        self.shape().0
     }
 
     fn pages(&self) -> u32 {
-        if let Some((_, pages)) = self.rival() {
-            return pages as u32;
-        }
-        // Up to three versions of a key, in leaves that are half full.
-        let versions = if self.name == BUFFERED { 6 } else { 3 };
-        (self.keys * versions / u64::from(self.slots) + 1024) as u32
+        self.shape().1 as u32
     }
 
     fn size(&self) -> Size<'_> {
@@ -319,9 +235,8 @@ impl SystemSpec<'_> {
             return SystemSpec { name, medium, ..*self }.make();
         }
         match self.medium {
-            MediumName::Counted if rival::is_published(self.name) => {
-                let medium = Counted::new(self.size().memory()?);
-                rival::make_published(self.name, medium, self.epoch)
+            MediumName::Counted if opened::is_published(self.name) => {
+                opened::make_published(self.name, self.size().memory()?, &self.how(true))
             }
             MediumName::File(interval) => self.on_file(interval),
             other => memory::make(other, &self.size(), *self),
@@ -354,19 +269,45 @@ impl SystemSpec<'_> {
     }
 }
 
+impl SystemSpec<'_> {
+    /// How it is opened, on memory that counts or on another one. Counts are exact without threads of the tree's own.
+    fn how(&self, counts: bool) -> How {
+        let reclaim = self.epoch.map(|_| RECLAIM);
+        How {
+            reading: self.readers.into(),
+            epoch: self.epoch,
+            reclaim,
+            worker: !counts,
+            ..How::default()
+        }
+    }
+
+    /// Opens the tree in the file at `path`, or makes it. Epochs end by themselves. `threads` rebuild the inner nodes of
+    /// `BdTree`.
+    ///
+    /// # Errors
+    /// There is no room; what is there is not such a tree, or is damaged.
+    pub fn open_at(&self, path: &Path, threads: usize) -> Result<Box<dyn Subject>> {
+        let options = DaxOptions {
+            slots: self.slots(),
+            pages: self.pages(),
+            create: true,
+            emulate: self.dax.is_none(),
+            ..DaxOptions::default()
+        };
+        let interval = self.epoch.unwrap_or(BufferedOptions::default().interval);
+        let how = How { epoch: Some(interval), reclaim: None, threads, ..self.how(false) };
+        Ok(Box::new(OnMemory::new(named::open_dax(self.name, path, &options, &how)?, None)))
+    }
+}
+
 impl OnMedium for SystemSpec<'_> {
     type Made = Box<dyn Subject>;
 
     fn on<M: Counting + 'static>(self, medium: M, dir: Option<TempDir>) -> Result<Self::Made> {
-        if self.name == BUFFERED {
-            return Ok(Box::new(Bd::make(medium, self.epoch, dir)?));
-        }
-        if self.rival().is_some() {
-            return rival::make(self.name, medium, self.epoch, dir);
-        }
         let name = if self.name == B_LINK { "FastFair" } else { self.name };
-        let tree = create(name, self.readers.into(), medium)?;
-        Ok(Box::new(Strict::new(tree, dir)))
+        let how = self.how(medium.counts().is_some());
+        Ok(Box::new(OnMemory::new(named::open(name, medium, &how)?, dir)))
     }
 }
 
@@ -384,6 +325,36 @@ pub fn fill(index: &dyn Index, keys: impl Iterator<Item = u64>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_rival_is_made_by_its_name_and_has_room_for_its_keys() {
+        for name in named::rivals() {
+            for medium in ["counted", "dram"] {
+                let spec = SystemSpec {
+                    name,
+                    medium: medium.parse().expect("a medium"),
+                    slots: 64,
+                    keys: 100_000,
+                    readers: Readers::default(),
+                    epoch: None,
+                    scratch: Path::new("/there/is/no/such/folder"),
+                    dax: None,
+                };
+                let subject = spec.make().unwrap_or_else(|e| panic!("{name}: {e}"));
+                let keys = (0..100_000u64).map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                fill(subject.index(), keys).unwrap_or_else(|e| panic!("{name}: {e}"));
+                subject.tick().expect("memory");
+                assert_eq!(subject.index().get(0).expect("memory"), Some(!0), "{name}");
+                let lines = subject.counts().map(|counts| counts.flushes);
+                assert_eq!(lines.is_some_and(|lines| lines >= 100_000), medium == "counted");
+                let space = subject.space().expect("counted");
+                assert!(space.pool > 16 * 100_000, "{name}");
+                let has_inner =
+                    ["FpTree", "FpTree56", "LbTree", "PacTree", "Montage"].contains(&name);
+                assert_eq!(space.inner > 0, has_inner, "{name}");
+            }
+        }
+    }
 
     #[test]
     fn b_link_is_in_memory_and_latches_every_node() {
