@@ -1,11 +1,11 @@
-//! `header [--check]`: the header of the C library, made of its source. `capi TASK`: what only the library that was built
-//! can tell.
+//! `header [--check]`: the headers of the C libraries, made of their sources. `capi TASK`, `index TASK`: what only a library
+//! that was built can tell.
 //!
 //! The source is read file by file, in the order in which `lib.rs` names its modules: nothing is compiled for it, and the
 //! header has the order of the source.
 //!
-//! The tasks run the programs of `crates/capi/tests`, which `cargo test -p everleaf-capi` runs too, under tools that see more
-//! than they do. Each ends with 77 ("skipped") where its tool is missing.
+//! The tasks run the programs of the library's tests, which `cargo test -p` with its package runs too, under tools that see
+//! more than they do. Each ends with 77 ("skipped") where its tool is missing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,28 +17,92 @@ use crate::steps::output;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// The header that is checked in.
-const HEADER: &str = "crates/capi/include/everleaf.h";
-const INCLUDE: &str = "-Icrates/capi/include";
+/// A library with functions of C.
+#[derive(Debug, Clone, Copy)]
+pub struct Library {
+    /// The task that is for it.
+    task: &'static str,
+    package: &'static str,
+    /// Where the package is.
+    folder: &'static str,
+    /// Its name behind `lib`, and that of its header.
+    name: &'static str,
+    /// How the names of its functions begin.
+    prefix: &'static str,
+    /// The program of random operations, and for valgrind what it is given.
+    operations: &'static [&'static str],
+    /// What runs with checks of addresses.
+    programs: &'static [(&'static str, &'static [&'static str])],
+    /// Where else its programs find headers.
+    also: &'static [&'static str],
+}
+
+/// That of a `Db`. Not `pools`, which measures memory: with the checks there is more of it.
+pub const CAPI: Library = Library {
+    task: "capi",
+    package: "everleaf-capi",
+    folder: "crates/capi",
+    name: "everleaf",
+    prefix: "everleaf_",
+    operations: &["20000", "7", "alone"],
+    programs: &[
+        ("operations.c", &["20000", "7", "alone"]),
+        ("misuse.c", &[]),
+        ("lifetimes.c", &[]),
+        ("threads.c", &[]),
+        ("large.c", &["20000001"]),
+        ("cpp.cpp", &["4000", "7"]),
+    ],
+    also: &[],
+};
+
+/// That of the trees by name.
+pub const INDEX: Library = Library {
+    task: "index",
+    package: "everleaf-index",
+    folder: "research/index",
+    name: "everleaf_index",
+    prefix: "everleaf_index_",
+    operations: &["300", "7"],
+    programs: &[
+        ("operations.c", &["5000", "7"]),
+        ("misuse.c", &[]),
+        ("threads.c", &["5000"]),
+        ("pibench.cpp", &["20000", "7"]),
+    ],
+    also: &["-Iresearch/index/pibench"],
+};
+
+impl Library {
+    /// The header that is checked in.
+    fn header(&self) -> String {
+        format!("{}/include/{}.h", self.folder, self.name)
+    }
+
+    fn include(&self) -> String {
+        format!("-I{}/include", self.folder)
+    }
+}
+
 /// What links with the static library.
 const SYSTEM: [&str; 4] = ["-lpthread", "-ldl", "-lm", "-lgcc_s"];
+/// What programs in C are in.
+const C: &str = "-std=c99";
 const WARNINGS: [&str; 4] = ["-pedantic", "-Wall", "-Wextra", "-Werror"];
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// What valgrind's figures are for.
-const OPERATIONS: &str = "20000";
 /// A script ends so if the machine lacks what it needs.
 const SKIPPED: u8 = 77;
 
-/// What can be asked of the C library.
+/// What can be asked of a C library.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum Task {
     /// Symbols of the shared library, and the header against the source and two compilers
     Check,
-    /// 20,000 random operations under memcheck: no error, and no byte lost
+    /// Random operations under memcheck: no error, and no byte lost
     Valgrind,
     /// The programs of the tests under AddressSanitizer and UndefinedBehaviorSanitizer
     Asan,
-    /// Bytes as sequences of calls, under AddressSanitizer; EVERLEAF_SEED says where they start
+    /// Bytes as sequences of calls of `capi`, under AddressSanitizer; EVERLEAF_SEED says where they start
     Fuzz {
         /// For how long
         #[arg(default_value_t = 60)]
@@ -49,13 +113,15 @@ pub enum Task {
 }
 
 /// Runs one of them.
-pub fn run(root: &Path, task: Task) -> ExitCode {
+pub fn run(root: &Path, of: &Library, task: Task) -> ExitCode {
+    let threads = of.programs.iter().filter(|(source, _)| *source == "threads.c");
+    let threads: Vec<_> = threads.copied().collect();
     let done = match task {
-        Task::Check => check(root),
-        Task::Valgrind => valgrind(root),
-        Task::Asan => sanitize(root, &ASAN, "asan", &PROGRAMS),
-        Task::Fuzz { seconds } => fuzz(root, seconds),
-        Task::Tsan => sanitize(root, &TSAN, "tsan", &[("threads.c", &[])]),
+        Task::Check => check(root, of),
+        Task::Valgrind => valgrind(root, of),
+        Task::Asan => sanitize(root, of, &ASAN, "asan", of.programs),
+        Task::Fuzz { seconds } => fuzz(root, of, seconds),
+        Task::Tsan => sanitize(root, of, &TSAN, "tsan", &threads),
     };
     match done {
         Ok(None) => ExitCode::SUCCESS,
@@ -64,7 +130,7 @@ pub fn run(root: &Path, task: Task) -> ExitCode {
             ExitCode::from(SKIPPED)
         }
         Err(error) => {
-            eprintln!("capi: {error}");
+            eprintln!("{}: {error}", of.task);
             ExitCode::FAILURE
         }
     }
@@ -92,12 +158,12 @@ fn cargo() -> Command {
 }
 
 /// Builds the library as it is given out, and says where it is.
-fn build(root: &Path) -> Result<PathBuf, Failure> {
-    do_it(root, cargo().args(["build", "--quiet", "--release", "-p", "everleaf-capi", "--lib"]))?;
+fn build(root: &Path, of: &Library) -> Result<PathBuf, Failure> {
+    do_it(root, cargo().args(["build", "--quiet", "--release", "-p", of.package, "--lib"]))?;
     Ok(target(root).join("release"))
 }
 
-fn check(root: &Path) -> Outcome {
+fn check(root: &Path, of: &Library) -> Outcome {
     let Some(compilers) = ["cc", "c++", "nm"]
         .into_iter()
         .all(has)
@@ -105,22 +171,22 @@ fn check(root: &Path) -> Outcome {
     else {
         return Ok(Some("cc, c++ or nm"));
     };
-    let made = make(root)?;
-    compare(root, &made)?;
+    let made = make(root, of)?;
+    compare(root, of, &made)?;
     for (compiler, language, standard) in compilers {
         let mut command = Command::new(compiler);
         command.args(["-fsyntax-only", "-x", language]).arg(format!("-std={standard}"));
-        do_it(root, command.args(WARNINGS).arg(HEADER))?;
-        println!("capi: valid {standard}, no warnings");
+        do_it(root, command.args(WARNINGS).arg(of.header()))?;
+        println!("{}: valid {standard}, no warnings", of.task);
     }
-    let library = build(root)?.join("libeverleaf.so");
+    let library = build(root, of)?.join(format!("lib{}.so", of.name));
     let args = ["-D", "--defined-only", library.to_str().ok_or("a path that is not UTF-8")?];
     let told = output(root, "nm", &args)?;
     let symbols: BTreeSet<_> =
         told.lines().filter_map(|line| line.split(' ').next_back()).collect();
     let (own, others): (BTreeSet<_>, BTreeSet<_>) =
-        symbols.into_iter().partition(|name| name.starts_with("everleaf_"));
-    println!("capi: {} symbols everleaf_*, {} others", own.len(), others.len());
+        symbols.into_iter().partition(|name| name.starts_with(of.prefix));
+    println!("{}: {} symbols {}*, {} others", of.task, own.len(), of.prefix, others.len());
     if !others.is_empty() {
         return Err(format!("the library exports {others:?}").into());
     }
@@ -138,12 +204,12 @@ fn functions(header: &str) -> BTreeSet<&str> {
 }
 
 /// Compiles a program of the tests; its folder, too, is that of the library.
-fn compile(root: &Path, folder: &Path, program: &str, args: &[&str]) -> Result<PathBuf, Failure> {
-    let path = folder.join(format!("capi_{program}"));
+fn compile(root: &Path, of: &Library, folder: &Path, program: &str) -> Result<PathBuf, Failure> {
+    let path = folder.join(format!("{}_{program}", of.task));
     let mut compiler = Command::new("cc");
-    compiler.args(["-std=c99", "-g", "-O1", INCLUDE]).args(args).arg("-o").arg(&path);
-    compiler.arg(format!("crates/capi/tests/{program}.c"));
-    compiler.arg(folder.join("libeverleaf.a"));
+    compiler.args([C, "-g", "-O1"]).arg(of.include()).arg("-o").arg(&path);
+    compiler.arg(format!("{}/tests/{program}.c", of.folder));
+    compiler.arg(folder.join(format!("lib{}.a", of.name)));
     do_it(root, compiler.args(SYSTEM))?;
     Ok(path)
 }
@@ -160,16 +226,16 @@ fn emptied(folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The program ends when the last thread of the library has: a stack of one that is still there would count as lost.
-fn valgrind(root: &Path) -> Outcome {
+fn valgrind(root: &Path, of: &Library) -> Outcome {
     if !["valgrind", "cc"].into_iter().all(has) {
         return Ok(Some("valgrind or cc"));
     }
-    let folder = build(root)?;
-    let program = compile(root, &folder, "operations", &[])?;
+    let folder = build(root, of)?;
+    let program = compile(root, of, &folder, "operations")?;
     let mut command = Command::new("valgrind");
     command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]);
     command.arg("--error-exitcode=1").arg(program).arg(emptied(&folder)?);
-    do_it(root, command.args([OPERATIONS, "7", "alone"]))?;
+    do_it(root, command.args(of.operations))?;
     Ok(None)
 }
 
@@ -197,28 +263,20 @@ const TSAN: Sanitizer = Sanitizer {
     builds_std: true,
 };
 
-/// What runs with checks of addresses. Not `pools`, which measures memory: with the checks there is more of it.
-const PROGRAMS: [(&str, &[&str]); 6] = [
-    ("operations.c", &[OPERATIONS, "7", "alone"]),
-    ("misuse.c", &[]),
-    ("lifetimes.c", &[]),
-    ("threads.c", &[]),
-    ("large.c", &["20000001"]),
-    ("cpp.cpp", &["4000", "7"]),
-];
-
 /// The static library with the checks of a sanitizer, and what links it: its programs have the run-time library of rustc
 /// for their own checks, too.
-struct Checked {
+struct Checked<'l> {
+    of: &'l Library,
     with: &'static Sanitizer,
     folder: PathBuf,
     runtime: PathBuf,
 }
 
-impl Checked {
+impl<'l> Checked<'l> {
     /// Builds it with further flags, in a folder of its own; or says what is missing for it.
     fn build(
         root: &Path,
+        of: &'l Library,
         with: &'static Sanitizer,
         into: &str,
         flags: &str,
@@ -242,7 +300,7 @@ impl Checked {
         let into = target(root).join(into);
         // Not what runs this: the name of a toolchain is for the one that chooses among them.
         let mut build = Command::new("cargo");
-        build.args(toolchain).args(["build", "--quiet", "-p", "everleaf-capi", "--lib"]);
+        build.args(toolchain).args(["build", "--quiet", "-p", of.package, "--lib"]);
         build.args(if with.builds_std { &["-Zbuild-std"][..] } else { &[] });
         build.args(["--target", TARGET, "--target-dir"]).arg(&into);
         if !with.builds_std {
@@ -250,27 +308,30 @@ impl Checked {
         }
         build.env("RUSTFLAGS", format!("-Zsanitizer={} {flags}", with.names[0]));
         do_it(root, build.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only"))?;
-        Ok(Ok(Self { with, folder: into.join(TARGET).join("debug"), runtime }))
+        Ok(Ok(Self { of, with, folder: into.join(TARGET).join("debug"), runtime }))
     }
 
     /// Compiles a program of sources that have the checks of gcc as well.
     fn program(&self, root: &Path, sources: &[&str]) -> Result<PathBuf, Failure> {
-        let path = self.folder.join(format!("capi_{}", sources[0]));
+        let of = self.of;
+        let path = self.folder.join(format!("{}_{}", of.task, sources[0]));
         let (mut linker, mut objects) = (Command::new("c++"), Vec::new());
         for source in sources {
             let (compiler, standard) = match source.ends_with(".cpp") {
                 true => ("c++", "-std=c++17"),
-                false => ("cc", "-std=c99"),
+                false => ("cc", C),
             };
-            let object = self.folder.join(format!("capi_{source}.o"));
+            let object = self.folder.join(format!("{}_{source}.o", of.task));
             let mut command = Command::new(compiler);
-            command.args([standard, "-g", "-O1", INCLUDE, "-c"]).args(self.with.compiled);
-            command.arg("-o").arg(&object).arg(format!("crates/capi/tests/{source}"));
+            command.args([standard, "-g", "-O1", "-c"]).args(self.with.compiled);
+            command.arg(of.include()).args(of.also).arg("-o").arg(&object);
+            command.arg(format!("{}/tests/{source}", of.folder));
             do_it(root, &mut command)?;
             objects.push(object);
         }
         // What gcc would link for its own checks must stay out: rustc's library does both.
-        linker.arg("-o").arg(&path).args(objects).arg(self.folder.join("libeverleaf.a"));
+        linker.arg("-o").arg(&path).args(objects);
+        linker.arg(self.folder.join(format!("lib{}.a", of.name)));
         linker.arg("-Wl,--whole-archive").arg(&self.runtime).arg("-Wl,--no-whole-archive");
         do_it(root, linker.arg("-rdynamic").args(self.with.linked).args(SYSTEM))?;
         Ok(path)
@@ -280,11 +341,12 @@ impl Checked {
 /// Runs programs of the tests with the checks of a sanitizer.
 fn sanitize(
     root: &Path,
+    of: &Library,
     with: &'static Sanitizer,
     into: &str,
     programs: &[(&str, &[&str])],
 ) -> Outcome {
-    let checked = match Checked::build(root, with, into, "")? {
+    let checked = match Checked::build(root, of, with, into, "")? {
         Ok(checked) => checked,
         Err(missing) => return Ok(Some(missing)),
     };
@@ -293,15 +355,18 @@ fn sanitize(
         println!("== {source} {}", args.join(" "));
         do_it(root, Command::new(program).arg(emptied(&checked.folder)?).args(*args))?;
     }
-    println!("capi: {} programs, no report", programs.len());
+    println!("{}: {} programs, no report", of.task, programs.len());
     Ok(None)
 }
 
 /// Sequences of calls for so many seconds, made of those that reached new places.
-fn fuzz(root: &Path, seconds: u64) -> Outcome {
+fn fuzz(root: &Path, of: &Library, seconds: u64) -> Outcome {
+    if !root.join(of.folder).join("tests/fuzz.c").exists() {
+        return Err(format!("{} has no program for this", of.package).into());
+    }
     let counted = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 \
                    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Ccodegen-units=1";
-    let checked = match Checked::build(root, &ASAN, "fuzz-capi", counted)? {
+    let checked = match Checked::build(root, of, &ASAN, "fuzz-capi", counted)? {
         Ok(checked) => checked,
         Err(missing) => return Ok(Some(missing)),
     };
@@ -317,13 +382,15 @@ fn fuzz(root: &Path, seconds: u64) -> Outcome {
     Ok(None)
 }
 
-/// Writes the header, or compares it with what would be written.
+/// Writes the headers, or compares them with what would be written.
 pub fn header(root: &Path, is_check: bool) -> ExitCode {
-    let done = make(root).and_then(|made| match is_check {
-        true => compare(root, &made),
-        false => Ok(std::fs::write(root.join(HEADER), made)?),
-    });
-    match done {
+    let one = |of: &Library| {
+        make(root, of).and_then(|made| match is_check {
+            true => compare(root, of, &made),
+            false => Ok(std::fs::write(root.join(of.header()), made)?),
+        })
+    };
+    match [CAPI, INDEX].iter().try_for_each(one) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("header: {error}");
@@ -332,30 +399,31 @@ pub fn header(root: &Path, is_check: bool) -> ExitCode {
     }
 }
 
-fn compare(root: &Path, made: &str) -> Result<(), Failure> {
-    let kept = std::fs::read_to_string(root.join(HEADER))?;
+fn compare(root: &Path, of: &Library, made: &str) -> Result<(), Failure> {
+    let header = of.header();
+    let kept = std::fs::read_to_string(root.join(&header))?;
     let mut lines = made.lines().zip(kept.lines()).enumerate();
     let differs = lines.find(|(_, (made, kept))| made != kept);
     match differs {
         Some((at, (made, kept))) => Err(format!(
-            "{HEADER}:{} is `{kept}`, and the source says `{made}`: run cargo xtask header",
+            "{header}:{} is `{kept}`, and the source says `{made}`: run cargo xtask header",
             at + 1
         )
         .into()),
         None if made != kept => Err(format!(
-            "{HEADER} has not as many lines as the source says: run cargo xtask header"
+            "{header} has not as many lines as the source says: run cargo xtask header"
         )
         .into()),
         None => {
-            println!("header: {HEADER} is what the source says");
+            println!("header: {header} is what the source says");
             Ok(())
         }
     }
 }
 
 /// The header that the source says.
-fn make(root: &Path) -> Result<String, Failure> {
-    let folder = root.join("crates/capi");
+fn make(root: &Path, of: &Library) -> Result<String, Failure> {
+    let folder = root.join(of.folder);
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml"))?;
     let lib = std::fs::read_to_string(folder.join("src/lib.rs"))?;
     let mut builder = cbindgen::Builder::new().with_config(config);
@@ -399,10 +467,14 @@ mod tests {
     #[test]
     fn the_header_is_what_the_source_says() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
-        let made = make(root).expect("a header");
-        compare(root, &made).expect("the same");
-        compare(root, &made.replacen("int everleaf_put(", "int everleaf_set(", 1))
-            .expect_err("another one");
-        compare(root, &format!("{made}\n")).expect_err("a longer one");
+        for (of, from, to) in [
+            (&CAPI, "int everleaf_put(", "int everleaf_set("),
+            (&INDEX, "int everleaf_index_put(", "int everleaf_index_set("),
+        ] {
+            let made = make(root, of).expect("a header");
+            compare(root, of, &made).expect("the same");
+            compare(root, of, &made.replacen(from, to, 1)).expect_err("another one");
+            compare(root, of, &format!("{made}\n")).expect_err("a longer one");
+        }
     }
 }

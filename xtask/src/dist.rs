@@ -118,7 +118,9 @@ impl<'r> Dist<'r> {
     /// The C library as it is installed, to be unpacked anywhere.
     fn library(&self) -> Result<(), String> {
         let stage = Stage::new(self, &format!("c-{}-linux-gnu", std::env::consts::ARCH))?;
-        if install::run(self.root, &stage.folder, None, None) != ExitCode::SUCCESS {
+        if install::run(self.root, &stage.folder, None, &install::What::Db(None))
+            != ExitCode::SUCCESS
+        {
             return Err("the C library cannot be installed".into());
         }
         BESIDE.iter().try_for_each(|file| stage.add(&self.root.join(file), file))?;

@@ -1,4 +1,5 @@
-//! `install --prefix P [--destdir D] [--features LIST]`: the C library, what finds it, and the command, as a system has them.
+//! `install --prefix P [--destdir D] [--features LIST]`: the C library, what finds it, and the command, as a system has them;
+//! with `--index`, the C library of the trees by name, its headers and its wrapper for PiBench instead.
 //!
 //! Files go to D and P together; what they say counts from P, or from where they are themselves, so that the tree may be
 //! moved. Each file is written beside its place and renamed: a program that runs keeps the library that it has, and a second
@@ -24,9 +25,21 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/everleaf.fish"),
 ];
 
+/// What is installed.
+pub enum What<'f> {
+    /// The C library of a `Db`, with features, and the command.
+    Db(Option<&'f str>),
+    /// The C library of the trees by name.
+    Index,
+}
+
 /// Installs everything, and says what was done.
-pub fn run(root: &Path, prefix: &Path, destdir: Option<&Path>, features: Option<&str>) -> ExitCode {
-    match place(prefix, destdir).and_then(|place| install(root, &Place(place), features)) {
+pub fn run(root: &Path, prefix: &Path, destdir: Option<&Path>, what: &What<'_>) -> ExitCode {
+    let done = place(prefix, destdir).map(Place).and_then(|place| match what {
+        What::Db(features) => install(root, &place, *features),
+        What::Index => install_index(root, &place),
+    });
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("install: {error}");
@@ -50,23 +63,20 @@ fn place(prefix: &Path, destdir: Option<&Path>) -> Result<PathBuf, String> {
 }
 
 fn install(root: &Path, place: &Place, features: Option<&str>) -> Result<(), String> {
-    let built = build(root, features)?;
+    let mut built = build(root, &DB, features.unwrap_or_default())?;
+    built.note(&cargo(root, &["build", "-p", "everleaf-cli", "--bin", "everleaf"], &[])?);
+    if built.command.as_os_str().is_empty() {
+        return Err(format!("cargo has not told of the command: {built:?}"));
+    }
     let version = env!("CARGO_PKG_VERSION");
-    let (major, _) = version.split_once('.').unwrap_or((version, ""));
-    let (soname, shared) = (format!("libeverleaf.so.{major}"), format!("libeverleaf.so.{version}"));
-
-    place.copy(&built.shared, &format!("lib/{shared}"), 0o755)?;
-    place.link(&shared, &format!("lib/{soname}"))?;
-    place.link(&soname, "lib/libeverleaf.so")?;
-    place.copy(&built.archive, "lib/libeverleaf.a", 0o644)?;
-    strip_debug(&place.0.join("lib/libeverleaf.a"));
+    let [soname, shared] = libraries(&built, &DB, place)?;
     for header in ["everleaf.h", "everleaf.hpp"] {
         let source = root.join("crates/capi/include").join(header);
         place.copy(&source, &format!("include/{header}"), 0o644)?;
     }
     let private: Vec<&str> = built.native.split_whitespace().collect();
     let texts = [
-        ("lib/pkgconfig/everleaf.pc", pkg_config(version, &private)),
+        ("lib/pkgconfig/everleaf.pc", pkg_config(&DB, version, &private)),
         ("lib/cmake/everleaf/everleaf-config.cmake", cmake(&shared, &soname, &private)),
         ("lib/cmake/everleaf/everleaf-config-version.cmake", cmake_version(version)),
     ];
@@ -76,6 +86,59 @@ fn install(root: &Path, place: &Place, features: Option<&str>) -> Result<(), Str
     place.copy(&built.command, "bin/everleaf", 0o755)?;
     tell_of_command(&built.command, place)?;
 
+    installed(&built, &shared, place)
+}
+
+fn install_index(root: &Path, place: &Place) -> Result<(), String> {
+    let built = build(root, &INDEX, "")?;
+    let [_, shared] = libraries(&built, &INDEX, place)?;
+    for (from, to) in [
+        ("include/everleaf_index.h", "include/everleaf_index.h"),
+        ("pibench/tree_api.hpp", "share/everleaf_index/pibench/tree_api.hpp"),
+        ("pibench/everleaf_wrapper.cpp", "share/everleaf_index/pibench/everleaf_wrapper.cpp"),
+    ] {
+        place.copy(&root.join("research/index").join(from), to, 0o644)?;
+    }
+    let private: Vec<&str> = built.native.split_whitespace().collect();
+    let text = pkg_config(&INDEX, env!("CARGO_PKG_VERSION"), &private);
+    place.write("lib/pkgconfig/everleaf_index.pc", text.as_bytes(), 0o644)?;
+    installed(&built, &shared, place)
+}
+
+/// A library, as those know it that look for it.
+struct Library {
+    package: &'static str,
+    name: &'static str,
+    what: &'static str,
+}
+
+const DB: Library = Library {
+    package: "everleaf-capi",
+    name: "everleaf",
+    what: "A crash-safe ordered store of byte strings on an ordinary file",
+};
+
+const INDEX: Library = Library {
+    package: "everleaf-index",
+    name: "everleaf_index",
+    what: "Persistent indexes of the literature, by name",
+};
+
+/// Puts a library where linkers and programs find it; says the name that programs ask for, and that of the file.
+fn libraries(built: &Built, of: &Library, place: &Place) -> Result<[String; 2], String> {
+    let version = env!("CARGO_PKG_VERSION");
+    let (major, _) = version.split_once('.').unwrap_or((version, ""));
+    let [plain, archive] = ["so", "a"].map(|end| format!("lib{}.{end}", of.name));
+    let (soname, shared) = (format!("{plain}.{major}"), format!("{plain}.{version}"));
+    place.copy(&built.shared, &format!("lib/{shared}"), 0o755)?;
+    place.link(&shared, &format!("lib/{soname}"))?;
+    place.link(&soname, &format!("lib/{plain}"))?;
+    place.copy(&built.archive, &format!("lib/{archive}"), 0o644)?;
+    strip_debug(&place.0.join("lib").join(archive));
+    Ok([soname, shared])
+}
+
+fn installed(built: &Built, shared: &str, place: &Place) -> Result<(), String> {
     let bytes = fs::metadata(&built.shared).map_err(|e| e.to_string())?.len();
     println!("{shared}: {bytes} bytes, stripped");
     println!("installed: {}", place.0.display());
@@ -109,7 +172,8 @@ fn strip_debug(archive: &Path) {
         .arg(archive)
         .status();
     if !status.is_ok_and(|status| status.success()) {
-        println!("libeverleaf.a keeps its debug sections: there is no strip that takes them out");
+        let archive = archive.display();
+        println!("{archive} keeps its debug sections: there is no strip that takes them out");
     }
 }
 
@@ -123,17 +187,14 @@ struct Built {
     native: String,
 }
 
-fn build(root: &Path, features: Option<&str>) -> Result<Built, String> {
-    let features = features.unwrap_or_default();
-    let library = ["rustc", "-p", "everleaf-capi", "--lib", "--features", features];
+fn build(root: &Path, of: &Library, features: &str) -> Result<Built, String> {
+    let library = ["rustc", "-p", of.package, "--lib", "--features", features];
     let print = ["--", "--print", "native-static-libs"];
-    let command = ["build", "-p", "everleaf-cli", "--bin", "everleaf"];
     let mut built = Built::default();
     built.note(&cargo(root, &library, &print)?);
-    built.note(&cargo(root, &command, &[])?);
     match &built {
-        Built { shared, archive, command, native }
-            if [shared, archive, command].iter().any(|path| path.as_os_str().is_empty())
+        Built { shared, archive, native, .. }
+            if [shared, archive].iter().any(|path| path.as_os_str().is_empty())
                 || native.is_empty() =>
         {
             Err(format!("cargo has not told all that it made: {built:?}"))
@@ -185,8 +246,10 @@ impl Built {
                 line["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
             for file in files.chain(line["executable"].as_str()).map(Path::new) {
                 match file.file_name().and_then(|name| name.to_str()) {
-                    Some("libeverleaf.so") => self.shared = file.to_owned(),
-                    Some("libeverleaf.a") => self.archive = file.to_owned(),
+                    Some("libeverleaf.so" | "libeverleaf_index.so") => {
+                        self.shared = file.to_owned()
+                    }
+                    Some("libeverleaf.a" | "libeverleaf_index.a") => self.archive = file.to_owned(),
                     Some("everleaf") => self.command = file.to_owned(),
                     _ => {}
                 }
@@ -238,17 +301,18 @@ impl Place {
 }
 
 /// What `pkg-config` reads. The prefix counts from the file, so that the tree may be moved.
-fn pkg_config(version: &str, private: &[&str]) -> String {
+fn pkg_config(of: &Library, version: &str, private: &[&str]) -> String {
+    let Library { name, what, .. } = of;
     format!(
         "prefix=${{pcfiledir}}/../..\n\
          libdir=${{prefix}}/lib\n\
          includedir=${{prefix}}/include\n\
          \n\
-         Name: everleaf\n\
-         Description: A crash-safe ordered store of byte strings on an ordinary file\n\
+         Name: {name}\n\
+         Description: {what}\n\
          Version: {version}\n\
          Cflags: -I${{includedir}}\n\
-         Libs: -L${{libdir}} -leverleaf\n\
+         Libs: -L${{libdir}} -l{name}\n\
          Libs.private: {}\n",
         private.join(" ")
     )

@@ -65,14 +65,19 @@ enum Task {
         #[arg(long)]
         renew: bool,
     },
-    /// The header of the C library, made of its source
+    /// The headers of the C libraries, made of their sources
     Header {
-        /// Compare it with the one that is there, and write nothing
+        /// Compare them with those that are there, and write nothing
         #[arg(long)]
         check: bool,
     },
     /// The C library that was built: its symbols, and its programs under tools that look at memory
     Capi {
+        #[command(subcommand)]
+        task: capi::Task,
+    },
+    /// The same of the C library of the trees by name
+    Index {
         #[command(subcommand)]
         task: capi::Task,
     },
@@ -112,6 +117,9 @@ enum Task {
         /// What the library is to have beside what it always has: `dax`
         #[arg(long, value_name = "LIST")]
         features: Option<String>,
+        /// The C library of the trees by name instead, with its wrapper for PiBench
+        #[arg(long, conflicts_with = "features")]
+        index: bool,
     },
     /// All of a release but the publishing; tells what is left to do
     Release {
@@ -148,13 +156,18 @@ fn main() -> ExitCode {
         Task::Tidy => read_files().map_or_else(|code| code, |files| tidy(&files)),
         Task::Api { renew } => api::run(&root(), renew),
         Task::Header { check } => capi::header(&root(), check),
-        Task::Capi { task } => capi::run(&root(), task),
+        Task::Capi { task } => capi::run(&root(), &capi::CAPI, task),
+        Task::Index { task } => capi::run(&root(), &capi::INDEX, task),
         Task::Bench { args } => run(steps::bench(args)),
         Task::Instructions { renew } => run(steps::instructions(renew)),
         Task::Way { renew, route } => way::run(&root(), renew, route.as_deref()),
         Task::Mutants { words } => mutants(&words),
-        Task::Install { prefix, destdir, features } => {
-            install::run(&root(), &prefix, destdir.as_deref(), features.as_deref())
+        Task::Install { prefix, destdir, features, index } => {
+            let what = match index {
+                true => install::What::Index,
+                false => install::What::Db(features.as_deref()),
+            };
+            install::run(&root(), &prefix, destdir.as_deref(), &what)
         }
         Task::Release { dry_run: _ } => release::dry_run(&root()),
         Task::Images { file, images: all, in_recovery } => images(&file, [all, in_recovery]),

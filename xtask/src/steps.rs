@@ -191,7 +191,15 @@ pub fn nightly(root: &Path) -> Vec<Step> {
     let scripts =
         ["ci/miri.sh", "ci/asan.sh", "ci/tsan.sh", "ci/aarch64_check.sh", "ci/fuzz.sh 600"];
     steps.extend(scripts.map(Step::script));
-    let tasks = ["capi check", "capi valgrind", "capi asan", "capi tsan"];
+    let tasks = [
+        "capi check",
+        "capi valgrind",
+        "capi asan",
+        "capi tsan",
+        "index check",
+        "index valgrind",
+        "index asan",
+    ];
     steps.extend(tasks.map(|task| Step { may_skip: true, ..Step::task(task) }));
     steps
 }

@@ -11,6 +11,17 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
+/// The library of the package that this was compiled for: the C library of a `Db`, or that of the trees by name.
+pub fn library() -> &'static str {
+    match PACKAGE {
+        "everleaf-capi" => "everleaf",
+        _ => "everleaf_index",
+    }
+}
+
+/// That package.
+const PACKAGE: &str = env!("CARGO_PKG_NAME");
+
 /// What links with the static library beside it.
 pub const SYSTEM: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
@@ -43,7 +54,8 @@ pub fn folder() -> TempDir {
 
 /// The functions that the header has.
 pub fn exported() -> BTreeSet<String> {
-    let header = std::fs::read_to_string(source("include/everleaf.h")).expect("the header");
+    let header = source(&format!("include/{}.h", library()));
+    let header = std::fs::read_to_string(header).expect("the header");
     let lines = header.lines().filter(|line| !line.starts_with([' ', '/', '#', '}']));
     let words = lines.filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next());
     words
@@ -66,11 +78,12 @@ impl Library {
         BUILT.get_or_init(Self::build)
     }
 
+    #[allow(unexpected_cfgs, reason = "one of the packages has the feature")]
     fn build() -> Self {
         let profile = if cfg!(debug_assertions) { "test" } else { "release" };
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target folder");
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "-p", "everleaf-capi", "--lib", "--message-format=json"]);
+        cargo.args(["build", "-p", PACKAGE, "--lib", "--message-format=json"]);
         cargo.args(["--profile", profile, "--target-dir"]);
         // With the feature it is another library of the same name, which Cargo would not tell from the first one.
         match cfg!(feature = "test-panic") {
@@ -90,7 +103,7 @@ impl Library {
         let shared = with("so").expect("a shared library");
         let archive = with("a").expect("a static library");
         let folder = tempfile::tempdir().expect("a folder");
-        let link = folder.path().join("libeverleaf.so.0");
+        let link = folder.path().join(format!("lib{}.so.0", library()));
         std::os::unix::fs::symlink(&shared, link).expect("a link");
         Self { shared, archive, folder }
     }
