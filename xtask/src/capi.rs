@@ -63,12 +63,13 @@ pub const INDEX: Library = Library {
     folder: "research/index",
     name: "everleaf_index",
     prefix: "everleaf_index_",
-    operations: &["300", "7"],
+    operations: &["300", "7", "alone"],
     programs: &[
-        ("operations.c", &["5000", "7"]),
+        ("operations.c", &["5000", "7", "alone"]),
         ("misuse.c", &[]),
         ("threads.c", &["5000"]),
         ("pibench.cpp", &["20000", "7"]),
+        ("beside.c", &[]),
     ],
     also: &["-Iresearch/index/pibench"],
 };

@@ -32,10 +32,15 @@ impl PageSpan {
     /// The medium cannot show its first or last page.
     pub fn of(medium: &impl Medium) -> Result<Self> {
         let line = |no| -> Result<usize> {
-            Ok(std::ptr::from_ref(medium.page(no)?.line(0)).addr() / LINE_BYTES)
+            Ok(std::ptr::from_ref(medium.page(no)?.line(0)).expose_provenance() / LINE_BYTES)
         };
         let lines = medium.geometry().page_bytes() / LINE_BYTES;
         Ok(Self(line(0)?..line(medium.limit().saturating_sub(1))? + lines))
+    }
+
+    /// The addresses of their bytes, for those who look at memory from outside.
+    pub fn bytes(&self) -> Range<usize> {
+        self.0.start * LINE_BYTES..self.0.end * LINE_BYTES
     }
 
     /// How many of these lines are in the span, and how many are not.

@@ -13,8 +13,8 @@
  * may be freed. Texts that are returned last as long as the program, but for the message of the last failure. Arrays are yours.
  *
  * Threads. Any number of threads may use a handle at once. Nobody may be in a call with it while it is closed, recovered or
- * freed. The library has threads of its own for some trees, calls no function of yours, never unwinds into you, and cannot be
- * unloaded.
+ * freed. The library has threads of its own for some trees, calls functions of yours in everleaf_index_check alone, never
+ * unwinds into you, and cannot be unloaded.
  *
  * Keys and values. All of them are allowed, 0 and UINT64_MAX too, and values may repeat.
  */
@@ -126,6 +126,11 @@
  * An argument is not allowed: the program has a mistake, which the message names.
  */
 #define EVERLEAF_INDEX_INVALID -38
+
+/**
+ * A tree that was checked is not right after a crash, or without one: the message has the image, and what was found there.
+ */
+#define EVERLEAF_INDEX_UNSOUND -101
 
 /**
  * The call has met a defect of the library, and was ended. All later calls with the handle return
@@ -300,6 +305,80 @@ typedef struct everleaf_index_stats {
    */
   uint64_t journal_bytes;
 } everleaf_index_stats;
+
+/**
+ * A tree of yours, as functions. None may throw an exception, and each is called by one thread.
+ */
+typedef struct everleaf_index_tree {
+  /**
+   * Makes the tree in an area of zeros, or recovers it from what a crash has left in the area; returns what the other
+   * functions get, or NULL if the area is none of the tree's. The area begins at a line, and stays
+   * where it is until the close; another open may get another one, so what is in it are offsets, not pointers.
+   */
+  void *(*open)(void *area, size_t bytes);
+  /**
+   * Frees what the tree has beside its area, in which it changes nothing. May be NULL.
+   */
+  void (*close)(void *tree);
+  /**
+   * Sets the value of a key, whether it is there or not. Durable when it returns.
+   */
+  void (*put)(void *tree, uint64_t key, uint64_t value);
+  /**
+   * Removes a key, if it is there. Durable when it returns.
+   */
+  void (*remove)(void *tree, uint64_t key);
+  /**
+   * Writes the value of a key, and returns whether it is there.
+   */
+  int (*get)(void *tree, uint64_t key, uint64_t *value);
+} everleaf_index_tree;
+
+/**
+ * An operation of a workload.
+ */
+typedef struct everleaf_index_operation {
+  /**
+   * Whether `key` is removed, rather than set to `value`.
+   */
+  int removes;
+  uint64_t key;
+  uint64_t value;
+} everleaf_index_operation;
+
+/**
+ * What a check has found.
+ */
+typedef struct everleaf_index_verdict {
+  /**
+   * Crash images that were recovered and found right, if the tree is sound.
+   */
+  uint64_t images;
+  /**
+   * Of these, those of a crash inside recovery.
+   */
+  uint64_t in_recovery;
+  /**
+   * Moments at which the power was cut.
+   */
+  uint64_t crash_points;
+  /**
+   * Of these, those of which all images were built.
+   */
+  uint64_t exhaustive_points;
+  /**
+   * Stores of 8 bytes of the first open and the workload; exact.
+   */
+  uint64_t stores;
+  /**
+   * Lines that they flushed.
+   */
+  uint64_t flushes;
+  /**
+   * Their fences.
+   */
+  uint64_t fences;
+} everleaf_index_verdict;
 
 #ifdef __cplusplus
 extern "C" {
@@ -489,6 +568,39 @@ int everleaf_index_recover(struct everleaf_index *index,
 int everleaf_index_get_stats(const struct everleaf_index *index,
                              struct everleaf_index_stats *stats,
                              size_t struct_bytes);
+
+/**
+ * What EL_STORE calls: stores 8 bytes at a place that is aligned to them. Outside of a check it only stores.
+ */
+void everleaf_index_record_store(uint64_t *place,
+                                 uint64_t value);
+
+/**
+ * What EL_FLUSH calls: begins to write back the line of 64 bytes that a place is in. Outside of a check it does nothing.
+ */
+void everleaf_index_record_flush(const void *place);
+
+/**
+ * What EL_FENCE calls: waits for what was flushed. Outside of a check it does nothing.
+ */
+void everleaf_index_record_fence(void);
+
+/**
+ * Runs a workload on a tree of yours that was compiled with EL_RECORD, cuts the power before each of its stores, flushes and
+ * fences, and has the tree recover from each image that a processor may leave then; crashes these recoveries, too. After each
+ * one the tree must hold what it held before or after the operation that was cut off, and go on from there. The area has
+ * `area_bytes` at least; it is one page after the other, each of 257 lines, and messages count from there: line 0 of a page is that
+ * of its "head words", and "body word" j is byte 64 + 8 j of the page. Writes figures to `*verdict`, which may be NULL.
+ *
+ * Errors: EVERLEAF_INDEX_UNSOUND for the first image that is not right, which everleaf_index_last_message describes, or if the
+ * tree stores beside the macros, or loses something without a crash; EVERLEAF_INDEX_INVALID; EVERLEAF_INDEX_NO_MEMORY.
+ */
+int everleaf_index_check(const struct everleaf_index_tree *tree,
+                         const struct everleaf_index_operation *operations,
+                         size_t count,
+                         size_t area_bytes,
+                         struct everleaf_index_verdict *verdict,
+                         size_t verdict_bytes);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -67,9 +67,13 @@ fn no_handle(name: &'static str) -> c_int {
 }
 
 fn told(name: &'static str, panic: &(dyn Any + Send)) -> String {
+    format!("{name} met a defect of the library, please report it: {}", text_of(panic))
+}
+
+/// What a panic says.
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("{name} met a defect of the library, please report it: {}", text.unwrap_or("no text"))
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
 
 /// A text that ends with 0, in UTF-8.

@@ -43,6 +43,8 @@ pub const EVERLEAF_INDEX_UNSUPPORTED: c_int = -36;
 pub const EVERLEAF_INDEX_INVALID_OPTION: c_int = -37;
 /// An argument is not allowed: the program has a mistake, which the message names.
 pub const EVERLEAF_INDEX_INVALID: c_int = -38;
+/// A tree that was checked is not right after a crash, or without one: the message has the image, and what was found there.
+pub const EVERLEAF_INDEX_UNSOUND: c_int = -101;
 /// The call has met a defect of the library, and was ended. All later calls with the handle return
 /// EVERLEAF_INDEX_POISONED. The message says where it was: please report it.
 pub const EVERLEAF_INDEX_PANIC: c_int = -100;
@@ -69,6 +71,7 @@ pub(crate) const ALL: &[(&CStr, c_int)] = &[
     (c"EVERLEAF_INDEX_UNSUPPORTED", EVERLEAF_INDEX_UNSUPPORTED),
     (c"EVERLEAF_INDEX_INVALID_OPTION", EVERLEAF_INDEX_INVALID_OPTION),
     (c"EVERLEAF_INDEX_INVALID", EVERLEAF_INDEX_INVALID),
+    (c"EVERLEAF_INDEX_UNSOUND", EVERLEAF_INDEX_UNSOUND),
     (c"EVERLEAF_INDEX_PANIC", EVERLEAF_INDEX_PANIC),
 ];
 
@@ -106,8 +109,8 @@ mod tests {
         for (error, code) in &errors {
             assert_eq!(error.code(), *code, "{error:?}");
         }
-        // All but the three that are no errors, and that of a defect.
-        assert_eq!(errors.len() + 4, ALL.len());
+        // All but the three that are no errors, that of a defect, and that of a tree which was checked.
+        assert_eq!(errors.len() + 5, ALL.len());
         for (at, (name, code)) in ALL.iter().enumerate() {
             let same = ALL.iter().position(|(_, other)| other == code);
             assert_eq!(same, Some(at), "{name:?}");

@@ -5,13 +5,15 @@ use std::ffi::{CString, c_int};
 
 use everleaf_pmem::Error;
 
-use crate::codes::EVERLEAF_INDEX_PANIC;
+use crate::codes::{EVERLEAF_INDEX_PANIC, EVERLEAF_INDEX_UNSOUND};
 
 /// Why a call fails.
 pub(crate) enum Failure {
     Tree(Error),
     /// A panic, with its message.
     Panic(String),
+    /// What is wrong with a tree that was checked.
+    Unsound(String),
 }
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
@@ -50,6 +52,7 @@ thread_local! {
 pub(crate) fn keep(failure: Failure) -> c_int {
     let (code, message, errno) = match failure {
         Failure::Panic(message) => (EVERLEAF_INDEX_PANIC, message, 0),
+        Failure::Unsound(message) => (EVERLEAF_INDEX_UNSOUND, message, 0),
         Failure::Tree(error) => (error.code(), error.to_string(), errno(&error)),
     };
     let message = CString::new(message.replace('\0', "?")).unwrap_or_default();

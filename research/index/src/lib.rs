@@ -34,6 +34,10 @@ mod pairs;
 
 mod stats;
 
+mod record;
+
+mod check;
+
 /// What the header says of threads.
 const _: () = {
     const fn by_several<T: Send + Sync>() {}

@@ -1,4 +1,5 @@
 /* FOLDER: what a program may do wrong is told by a code and a sentence, and does nothing. */
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
 #include <sys/wait.h>

@@ -1,8 +1,14 @@
 /*
- * FOLDER COUNT SEED: random operations on every tree and every medium that the machine has, beside two arrays. After each
- * thousand the tree is compared as a whole, and at the end, on media with a file, closed and opened again.
+ * FOLDER COUNT SEED [alone]: random operations on every tree and every medium that the machine has, beside two arrays. After
+ * each thousand the tree is compared as a whole, and at the end, on media with a file, closed and opened again. With `alone` the
+ * work is a thread's that ends, and the program ends when all others have: memory tools see nothing of theirs.
  */
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <time.h>
 
 enum { KEYS = 3000 };
 
@@ -135,8 +141,23 @@ static int try(const char *folder, const char *name, uint32_t medium, unsigned l
     return 1;
 }
 
-int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+/* Waits until this thread is the only one. */
+static void wait_alone(void) {
+    struct timespec pause = {0, 100000000};
+    int threads = 2, waits;
+    for (waits = 0; threads > 1 && waits < 600; waits++) {
+        DIR *tasks = opendir("/proc/self/task");
+        struct dirent *entry;
+        threads = 0;
+        while ((entry = readdir(tasks)) != NULL) threads += entry->d_name[0] != '.';
+        closedir(tasks);
+        if (threads > 1) nanosleep(&pause, NULL);
+    }
+    EXPECT(threads == 1);
+}
+
+static void *work(void *arguments) {
+    char **argv = arguments;
     unsigned long count = strtoul(argv[2], NULL, 10), trees = 0, runs = 0;
     random_state = strtoul(argv[3], NULL, 10);
     for (size_t at = 0; at < everleaf_index_count(); at++) {
@@ -147,5 +168,14 @@ int main(int argc, char **argv) {
         trees++;
     }
     printf("%lu trees, %lu runs of %lu operations\n", trees, runs, count);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    pthread_t thread;
+    if (argc < 4) return 2;
+    EXPECT(pthread_create(&thread, NULL, work, argv) == 0);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    if (argc > 4) wait_alone();
     return 0;
 }

@@ -1,4 +1,5 @@
 /* COUNT: four threads add the same keys to every tree, remove every other one, and each says how often it was the one. */
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
 #include <pthread.h>
