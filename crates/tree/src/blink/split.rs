@@ -58,7 +58,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             }
         }
         let keep = K::split_point(node, asking)?;
-        let (separator, right) = retry(|| self.try_split(node, keep))?;
+        let (separator, right) = retry(|| self.try_split(node, keep, asking))?;
         let entered = self.enter_in_parent(page, separator.borrow(), right);
         drop(held);
         entered.map(drop)
@@ -68,11 +68,12 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &self,
         node: &NodeAt<'_, K>,
         keep: usize,
+        asking: Asking,
     ) -> Result<(OwnedKeyOf<K>, PageNo), Stop> {
         let page = node.page();
         debug_assert!(page.latch().is_held(), "page {} is split without its latch", page.no());
-        debug_assert!(0 < keep && keep < node.count(), "both nodes hold entries");
-        let (separator, cut) = K::prepare_split(&self.pool, page, node.shape(), keep)?;
+        debug_assert!(0 < keep && keep <= node.count(), "the left node holds entries");
+        let (separator, cut) = K::prepare_split(&self.pool, page, node.shape(), keep, asking)?;
         let mut step = self.pool.step();
         let (right, mut right_held) = step.new_page(kind::NODE)?;
         let mut plan = K::plan_split(&mut step, page, &cut)?;

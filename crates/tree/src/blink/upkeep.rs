@@ -210,6 +210,6 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
         // In the middle: nobody asks.
         let rank = Rank { le: 0, exact: false };
-        self.split(&full.node, held, Asking { rank, bytes: 0 })
+        self.split(&full.node, held, Asking { rank, bytes: 0, slot: None })
     }
 }

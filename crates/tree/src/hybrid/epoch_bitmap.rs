@@ -391,13 +391,21 @@ pub struct Cut {
     pub moved: u64,
 }
 
-/// Halves a leaf between two keys: all versions of a key stay together (docs/PAPERS.md, B6). `None`
-/// if the leaf has one key only, which a full leaf has not: a key has three versions at most.
-pub fn halve(page: Page<'_>, views: Views) -> Option<Cut> {
+/// Cuts a leaf between two keys for one that has no room, so that all versions of a key stay together (docs/PAPERS.md,
+/// B6): beside that key if it goes on with a [streak](is_streak), else in the middle. `None` if the leaf has one key
+/// only, which a full leaf has not: a key has three versions at most.
+pub fn cut_for(page: Page<'_>, views: Views, key: u64) -> Option<Cut> {
     let mut slots: Vec<(u64, usize)> =
         ones(views.occupied()).map(|slot| (key_of(page, slot), slot)).collect();
     slots.sort_unstable();
-    let (n, middle) = (slots.len(), slots.len() / 2);
+    let (n, place) = (slots.len(), slots.partition_point(|(other, _)| *other < key));
+    let (below, above) = slots.split_at(place);
+    let rises = is_streak(below.iter().rev(), page.slots());
+    if rises && above.is_empty() {
+        return Some(Cut { key, moved: 0 });
+    }
+    let goes_on = rises || is_streak(above.iter(), page.slots());
+    let middle = if goes_on { place.max(1) } else { n / 2 };
     let is_cut = |at: usize| at > 0 && at < n && slots[at - 1].0 != slots[at].0;
     let nearest = (0..n).flat_map(|far| [middle.wrapping_sub(far), middle + far]);
     let at = nearest.clone().find(|at| is_cut(*at))?;
@@ -405,6 +413,20 @@ pub fn halve(page: Page<'_>, views: Views) -> Option<Cut> {
     debug_assert!(slots[0].0 < slots[at].0 || !bug::is_sound(), "the left half keeps a key");
     let moved = slots[at..].iter().fold(0, |bits, (_, slot)| bits | 1 << slot);
     Some(Cut { key: slots[at].0, moved })
+}
+
+/// Whether the entries beside a key, the nearest one first, came one after the other towards it, for half a leaf at
+/// least: slots are taken in ascending order, so that the later ones are in higher slots. Random keys hardly ever do so
+/// in leaves of a size that is of use.
+fn is_streak<'s>(nearest: impl Iterator<Item = &'s (u64, usize)>, slots: usize) -> bool {
+    let (mut length, mut later) = (0, slots);
+    for (_, slot) in nearest {
+        if *slot >= later {
+            break;
+        }
+        (length, later) = (length + 1, *slot);
+    }
+    length >= slots / 2
 }
 
 /// Builds the right half of a split in a page that nobody can reach yet, with what its entries show

@@ -458,6 +458,8 @@ pub struct Asking {
     pub rank: Rank,
     /// How many bytes it takes, with its slot.
     pub bytes: usize,
+    /// The entry itself, if a slot of words is all of it: a split may begin the right node with it.
+    pub slot: Option<Slot>,
 }
 
 /// An entry for a child, if its node has room for it.
@@ -581,14 +583,15 @@ pub trait NodeRestructures: NodeReads {
     /// none of them will fail. `value_bytes` is the length of the value; inner nodes get separators.
     fn stage<M: Medium>(at: &NodeAt<'_, Self>, key: &Self::Key, value_bytes: usize) -> NodeRoom;
 
-    /// How many entries of a full node stay in it, at least one and not all.
+    /// How many entries of a full node stay in it, at least one. If all do, the right node begins with the one that asks:
+    /// that of an inner node is in it after the split, that of a leaf has its room there.
     ///
     /// # Errors
     /// Corrupt.
     fn split_point(at: &NodeAt<'_, Self>, asking: Asking) -> Result<usize>;
 
-    /// Reads and prepares all for a split of `left` after its first `keep` entries. Answers the smallest key that belongs
-    /// to the right node, too.
+    /// Reads and prepares all for a split of `left` after its first `keep` entries, as [`split_point`](Self::split_point)
+    /// has said for who is `asking`. Answers the smallest key that belongs to the right node, too.
     ///
     /// # Errors
     /// I/O errors, Corrupt, NoMemory.
@@ -597,6 +600,7 @@ pub trait NodeRestructures: NodeReads {
         left: Page<'_>,
         shape: Shape,
         keep: usize,
+        asking: Asking,
     ) -> Result<(OwnedKeyOf<Self>, Self::PreparedSplit<'p, M>)>;
 
     /// Plans what the bounds of a split need beside the nodes, and makes both nodes ready.
@@ -649,8 +653,8 @@ pub trait NodeRestructures: NodeReads {
         under_log: &mut UnderLog<'_>,
     );
 
-    /// Whether the entries of a full leaf came in ascending order up to the one that asks, so that a split
-    /// which leaves the leaf full is better.
+    /// Whether the last entries came in a row up to the one that asks, so that a split which leaves the node full is
+    /// better than halves.
     fn is_run(at: &NodeAt<'_, Self>, asking: Asking) -> bool;
 
     /// Whether a neighbour may have room for some entries of a full node. Reads beside writers, too.

@@ -17,6 +17,7 @@ use crate::node::{
 };
 use crate::record::{self, PendingRecord};
 use crate::slots::notes::{self, ImageNote};
+use crate::slots::streak::Streak;
 use crate::slots::{
     Inspect, KeyBounds, KeyOrder, KeySplits, Keys, Layout, OwnedOf, Probe, Slot, SlotsImage,
     SplitBounds, Strings, ValueWrites, Values,
@@ -181,12 +182,18 @@ fn link<'s, M: Medium, L: Layout, P: Probe, K: Keys>(
     debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
     if !rank.exact {
         L::insert::<M, P>(m, page, shape, rank.le, slot);
+        Streak::goes_on(page, rank.le);
         notes::note_insert(m, op, page, rank.le, slot);
     } else if K::REPLACES_PAYLOAD {
         notes::set_payload(m, op, page, rank.le - 1, slot.payload);
     } else {
         notes::set_ident(m, op, page, rank.le - 1, slot.ident);
     }
+}
+
+/// Who asks for room for a slot, which it may show.
+fn asking(rank: Rank, slot: Option<Slot>) -> Asking {
+    Asking { rank, bytes: size_of::<Slot>(), slot }
 }
 
 impl<L: Layout, P: Probe, K: Keys> NodeChanges for (L, P, K) {
@@ -211,12 +218,12 @@ impl<L: Layout, P: Probe, K: Keys> NodeChanges for (L, P, K) {
     fn ready<'a, M: Medium>(
         (): &mut (),
         at: &PutPoint<'_, Self>,
-        _: (&'a K::Key, &'a K::Input),
+        (key, value): (&'a K::Key, &'a K::Input),
         _: Option<&K::Prepared<'_, M>>,
     ) -> InLeaf {
         let full = at.node.count() >= L::capacity::<M>(at.node.page().slots(), at.node.shape());
         match full && at.found.is_none() {
-            true => InLeaf::NeedsRoom(Asking { rank: at.rank, bytes: size_of::<Slot>() }),
+            true => InLeaf::NeedsRoom(asking(at.rank, K::plain_slot(key, value))),
             false if K::PLAIN => InLeaf::Ready,
             false => InLeaf::NeedsStep,
         }
@@ -382,6 +389,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         let slots = &new.slots[..new.count];
         let image = SlotsImage { shape: new.shape, low: new.low, right: new.right, slots };
         L::build::<M, P>(m, page, &image);
+        Streak::default().keep(page);
         notes::note_image(m, op, page, &image, &mut new.note);
         debug_assert!(Shape::of(page) == Some(new.shape) && Run::of(page).count == new.count);
     }
@@ -393,9 +401,10 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         (separator, child): (&K::Key, PageNo),
     ) -> Result<ChildEntry<Slot>> {
         let is_full = at.count() >= L::capacity::<M>(at.page().slots(), at.shape());
+        let slot = K::entry(at.shape(), separator, child);
         Ok(match is_full {
-            true => ChildEntry::NeedsRoom(Asking { rank, bytes: size_of::<Slot>() }),
-            false => ChildEntry::Ready(K::entry(at.shape(), separator, child)),
+            true => ChildEntry::NeedsRoom(asking(rank, K::PLAIN.then_some(slot))),
+            false => ChildEntry::Ready(slot),
         })
     }
 
@@ -408,6 +417,7 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         slot: &mut Slot,
     ) {
         L::insert::<M, P>(m, page, shape, rank.le, *slot);
+        Streak::goes_on(page, rank.le);
         notes::note_insert(m, op, page, rank.le, *slot);
     }
 
@@ -418,9 +428,12 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
 
     fn split_point(at: &NodeAt<'_, Self>, asking: Asking) -> Result<usize> {
         let count = at.count();
-        // Keys that only ascend leave the rightmost node full instead of half full.
-        let appends = asking.rank.le == count && sibling(at.page()).is_none();
-        Ok(if appends { count - 1 } else { count / 2 })
+        if !Self::is_run(at, asking) {
+            return Ok(count / 2);
+        }
+        // Without the entry itself the right node takes the last one along.
+        let most = if asking.slot.is_some() { count } else { count - 1 };
+        Ok(asking.rank.le.clamp(1, most))
     }
 
     fn prepare_split<'p, M: Medium>(
@@ -428,17 +441,22 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         left: Page<'_>,
         shape: Shape,
         keep: usize,
+        asking: Asking,
     ) -> Result<(OwnedOf<K>, SlotSplit<'p, M, K>)> {
         let run = Run::of(left);
-        debug_assert!(0 < keep && keep < run.count, "both nodes of a split hold entries");
+        let begins = asking.slot.filter(|_| keep == run.count);
+        debug_assert!(0 < keep && (keep < run.count || begins.is_some()), "the right node begins");
         let at = |pos| Slot::read(left, run.slot(left, pos));
+        let (last, first) = (at(keep - 1), begins.unwrap_or_else(|| at(keep)));
         // All records are read before the step holds record pages.
-        let cut = <K as KeySplits>::prepare_split(pool, left, shape, at(keep - 1), at(keep))?;
+        let cut = <K as KeySplits>::prepare_split(pool, left, shape, last, first)?;
         let right = Shape { prefix: K::right_prefix(&cut), ..shape };
-        let mut slots = fallible::list(run.count - keep, "a node")?;
+        let mut slots = fallible::list(run.count - keep + 1, "a node")?;
         for pos in keep..run.count {
             slots.push(K::reshape(pool, at(pos), shape, right)?);
         }
+        // A child is in a node from the moment on at which its key is within its bounds.
+        slots.extend(begins.filter(|_| shape.level > 0));
         let separator = <K as KeySplits>::separator(&cut)?;
         Ok((separator, SlotSplit { cut, left: shape, keep, shape: right, slots }))
     }
@@ -464,6 +482,10 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         let SplitBounds { high, high_record, low, right: bounds } =
             K::write_split(step, op, left, plan, &prepared.cut);
         let &SlotSplit { left: shape, keep, shape: right_shape, ref slots, .. } = prepared;
+        Streak::part(left, right, (keep, Run::of(left).count));
+        if keep == Run::of(left).count && !slots.is_empty() {
+            Streak::goes_on(right, 0);
+        }
         let image = SlotsImage { shape: right_shape, low, right: bounds, slots };
         L::build::<M, P>(m, right, &image);
         notes::note_image(m, op, right, &image, note);
@@ -543,8 +565,8 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
         notes::note_image(m, op, left, &image, note);
     }
 
-    fn is_run(_: &NodeAt<'_, Self>, _: Asking) -> bool {
-        false
+    fn is_run(at: &NodeAt<'_, Self>, asking: Asking) -> bool {
+        Streak::of(at.page()).is_long_at(asking.rank.le)
     }
 
     fn may_take(_: Page<'_>) -> bool {

@@ -50,6 +50,7 @@ pub mod notes;
 pub mod probe;
 pub mod racing;
 pub mod sentinel;
+mod streak;
 mod strings;
 mod words;
 mod writer;

@@ -260,7 +260,7 @@ impl Slotted {
             return InLeaf::NeedsStep;
         }
         let bytes = view.bytes_for(key, size) + slotted::SLOT_BYTES;
-        InLeaf::NeedsRoom(Asking { rank: at.rank, bytes })
+        InLeaf::NeedsRoom(Asking { rank: at.rank, bytes, slot: None })
     }
 }
 
@@ -498,7 +498,7 @@ impl NodeRestructures for Slotted {
         let size = child_size(separator, at.view.page_bytes());
         if at.view.room_for(separator, size) == Room::Full {
             let bytes = at.view.bytes_for(separator, size) + slotted::SLOT_BYTES;
-            return Ok(ChildEntry::NeedsRoom(Asking { rank, bytes }));
+            return Ok(ChildEntry::NeedsRoom(Asking { rank, bytes, slot: None }));
         }
         let mut edit = Edit::default();
         let old = rank.exact.then(|| at.view.entry(rank.le - 1));
@@ -550,6 +550,7 @@ impl NodeRestructures for Slotted {
         left: Page<'_>,
         _: Shape,
         keep: usize,
+        _: Asking,
     ) -> Result<(Vec<u8>, PendingSplit<'p, M>)> {
         let separator = separator_at(pool, left, keep)?;
         let is_long = slotted::is_long_fence(separator.len(), pool.geometry().page_bytes());

@@ -27,6 +27,7 @@ mod crash_tree;
 mod drains;
 mod fair;
 mod file_schedules;
+mod fills;
 mod hybrid;
 mod hybrid_damage;
 mod hybrid_open;

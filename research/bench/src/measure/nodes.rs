@@ -21,8 +21,8 @@ enum VisitOrder {
     Uniform,
     /// 0, 1, 2 …
     Ascending,
-    /// 2^63, 2^63 + 1 …: a tree of words begins with two leaves that meet there, so these alone go to
-    /// the end of the rightmost one.
+    /// 2^63, 2^63 + 1 …: a tree of words begins with two leaves that meet there, so these go to the end of the
+    /// rightmost one.
     Appended,
     /// Down to 0.
     Descending,
@@ -144,11 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_appended_to_the_rightmost_leaf_keeps_nodes_full() {
+    fn keys_in_a_row_leave_full_nodes() {
         let fill = |order| {
             let nodes = NodeVisits { system: "CircTree".into(), slots: 16, keys: 4096, order };
             nodes.run(&Context { seed: 1, scratch: "".into(), dax: None }, 1).expect("memory")[4].1
         };
-        assert!(fill(VisitOrder::Appended) > 0.9 && fill(VisitOrder::Ascending) < 0.6);
+        assert!(fill(VisitOrder::Appended) > 0.95 && fill(VisitOrder::Ascending) > 0.95);
+        assert!(fill(VisitOrder::Descending) > 0.9 && fill(VisitOrder::Uniform) < 0.8);
     }
 }
