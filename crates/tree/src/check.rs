@@ -128,6 +128,13 @@ struct ParentEntry<'t, K: Kind> {
     way: Way<'t>,
 }
 
+impl<K: Kind> ParentEntry<'_, K> {
+    /// Whether it leads to a page although that begins before it: so a gift ends that a crash has cut off.
+    fn is_late_for(&self, no: PageNo) -> bool {
+        K::GIVES && self.child == no
+    }
+}
+
 /// An entry of a node as it was when that was read. What the entry says later is that of the page by then.
 struct VisitedEntry<'t, K: Kind> {
     entry: K::Entry<'t>,
@@ -419,7 +426,8 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let begin = from.map(|key| K::Key::own(key.borrow())).transpose()?;
         let (mut at, mut begin, mut exact) = (0, begin.unwrap_or_else(K::Key::lowest), true);
         while let Some((no, way)) = next {
-            if let Some(stop) = stop.filter(|stop| begin >= stop.separator) {
+            if let Some(stop) = stop.filter(|stop| begin >= stop.separator || stop.is_late_for(no))
+            {
                 if exact {
                     self.arrive((no, way), &begin, stop, &above[at..]);
                 }
@@ -445,7 +453,8 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             self.report.nodes_by_level[usize::from(level)] += 1;
             // A node that has taken over its left neighbour holds what has been counted, too.
             let is_grown = is_searched && node.low < begin;
-            if exact && !is_searched && node.low != begin {
+            let is_late = at == 0 && above.first().is_some_and(|e| e.is_late_for(no));
+            if exact && !is_searched && node.low != begin && !(is_late && node.low < begin) {
                 self.damage(no, 0, "begins where its left neighbour does not end");
             }
             if !is_grown {
@@ -483,7 +492,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         stop: &ParentEntry<'t, K>,
         unmet: &[ParentEntry<'t, K>],
     ) {
-        let is_same = *begin == stop.separator && no == stop.child;
+        let is_same = (*begin == stop.separator || stop.is_late_for(no)) && no == stop.child;
         for entry in unmet.iter().chain((!is_same).then_some(stop)) {
             if self.must_lead(entry) && self.stands(way) {
                 let differs = format!("its parent's entry leads to page {}", entry.child);
@@ -539,7 +548,10 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
                 }
                 *at += 1;
             }
-            None => self.report.missing_entries += 1,
+            None => {
+                *at += usize::from(above.get(*at).is_some_and(|e| e.is_late_for(no)));
+                self.report.missing_entries += 1;
+            }
         }
     }
 

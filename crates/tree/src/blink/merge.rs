@@ -140,6 +140,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let (above, parent) = (spot.node, spot.node.page());
         let Rank { le, exact } = K::rank(&self.pool, &above, separator.borrow())?;
         let child = |i: usize| K::child(&self.pool, above.entry(i));
+        if K::GIVES && !exact {
+            // A crash has left its separator behind.
+            return Ok(Neighbours::Split(separator));
+        }
         if !exact || le < 2 || child(le - 1)? != right.no() || child(le - 2)? != left.no() {
             return Ok(Neighbours::Other);
         }
@@ -158,6 +162,31 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let parent_shape = above.shape();
         let family = Family { pages, parent_shape, parent_held, right_held, left_held };
         Ok(Neighbours::Family(family, separator))
+    }
+
+    /// Has the left one of two neighbours give entries to the right one, if they still are under one parent and should
+    /// do so. Says whether it did.
+    pub(super) fn try_give(&self, (left, right): (PageNo, PageNo)) -> Result<bool, Stop> {
+        let family = match self.latch_family(left, right, 0)? {
+            Neighbours::Family(family, _) => family,
+            Neighbours::Split(high) => {
+                let beyond = self.descend(Seek::At(high.borrow()), 0)?;
+                self.complete(beyond.and_then(|spot| spot.lag))?;
+                return Ok(false);
+            }
+            Neighbours::Other => return Ok(false),
+        };
+        let Some(mut gift) = K::plan_give::<M>(&family.pages)? else {
+            family.unlock_unchanged();
+            return Ok(false);
+        };
+        debug_assert!(self.merging.try_lock().is_err(), "nothing merges meanwhile");
+        let m = self.medium();
+        let mut op = m.enter()?;
+        K::give(m, &mut op, &family.pages, &mut gift);
+        drop(op);
+        drop(family);
+        Ok(true)
     }
 
     /// False if they do not fit after all.

@@ -58,10 +58,31 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             }
         }
         let keep = K::split_point(node, asking)?;
+        self.renew_before(node, keep)?;
         let (separator, right) = retry(|| self.try_split(node, keep, asking))?;
         let entered = self.enter_in_parent(page, separator.borrow(), right);
         drop(held);
         entered.map(drop)
+    }
+
+    /// A node begins where the child does that it names first. A crash may have left a separator that is greater than the
+    /// bound of its child, which only the parent's holder lowers: no node may begin there.
+    fn renew_before(&self, node: &NodeAt<'_, K>, pos: usize) -> Result<()> {
+        if !K::GIVES || M::JOURNALED || node.level() != 1 || pos >= node.count() {
+            return Ok(());
+        }
+        let child = K::child(&self.pool, node.entry(pos))?;
+        let Some(low) = K::low(&self.pool, self.medium().page(child)?)? else { return Ok(()) };
+        self.renew(node, pos, (low.borrow(), child)).map(drop)
+    }
+
+    /// Whether the entry at `pos` is the child's, with a separator that had to be renewed.
+    fn renew(&self, node: &NodeAt<'_, K>, pos: usize, child: (&KeyOf<K>, PageNo)) -> Result<bool> {
+        if !K::GIVES || M::JOURNALED {
+            return Ok(false);
+        }
+        let _op = self.medium().enter()?;
+        Ok(K::renew(self.medium(), node, pos, child))
     }
 
     fn try_split(
@@ -118,7 +139,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 if self.root() == left.no() {
                     self.grow(left, separator, child)
                 } else {
-                    self.try_enter(left, (separator, child), level)
+                    self.try_enter(left, (separator, child, right), level)
                 }
             });
             match entered? {
@@ -132,7 +153,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     fn try_enter(
         &self,
         left: Page<'_>,
-        (separator, right): (&KeyOf<K>, K::Child),
+        (separator, right, no): (&KeyOf<K>, K::Child, PageNo),
         level: u8,
     ) -> Result<Entered, Stop> {
         let m = self.medium();
@@ -145,6 +166,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         let rank = K::rank(&self.pool, &node, separator)?;
         if rank.exact {
             held.unlock_unchanged();
+            return Ok(Entered::Yes);
+        }
+        if self.renew(&node, rank.le, (separator, no))? {
             return Ok(Entered::Yes);
         }
         let mut entry = match K::new_entry::<M>(&node, rank, (separator, right))? {

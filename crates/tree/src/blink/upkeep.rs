@@ -4,7 +4,8 @@
 //! same parent, without latches. A pair that fits into seven eighths of a node merges: a split leaves
 //! two halves, so some writes pass before a merged node splits, and before halves merge. An empty
 //! leaf fits beside any neighbour, and so does an inner node with one child. If an inner node with
-//! one child stands between full ones, one of those is split to take it in.
+//! one child stands between full ones, one of those is split to take it in. A linear leaf with a quarter of its slots
+//! that fits beside no neighbour gets entries of the left one ([`give`](crate::slots::give)).
 //!
 //! A merge gives two nodes new neighbours: those are looked at next. The parent has lost a child, and
 //! two children of inner nodes that became one are under one parent now.
@@ -42,6 +43,8 @@ enum Upkeep {
     Crowded(Side),
     /// These two can be merged.
     Merge(PageNo, PageNo),
+    /// It should get entries of the left one.
+    Give(PageNo, PageNo),
 }
 
 /// On which side of a node another one is.
@@ -119,6 +122,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 Upkeep::Alone if self.tidy(key, level + 1)? => {}
                 Upkeep::Alone => return Ok(false),
                 Upkeep::Crowded(side) => self.split_neighbour(key, level, side)?,
+                Upkeep::Give(left, right) if retry(|| self.try_give((left, right)))? => {
+                    return Ok(true);
+                }
+                Upkeep::Give(..) => {}
                 Upkeep::Merge(left, right) => {
                     let merged = retry(|| self.try_merge((left, right), level))?;
                     let Some(separator) = merged else { continue };
@@ -179,6 +186,10 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             let left = child(le - 2)?;
             if K::fit::<M>(left, node, shape) {
                 return Ok(Upkeep::Merge(left.no(), node.no()));
+            }
+            let fuller = NodeAt::of(left, level).filter(|left| K::should_give(left, &own));
+            if fits.is_none() && fuller.is_some() {
+                return Ok(Upkeep::Give(left.no(), node.no()));
             }
         }
         let is_alone = level > 0 && own.count() <= 1;

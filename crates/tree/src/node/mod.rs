@@ -518,6 +518,10 @@ pub trait NodeRestructures: NodeReads {
     type SplitPlan;
     /// What a step has planned for a merge.
     type MergePlan;
+    /// Whether a sparse leaf can get entries of its left neighbour by single stores, without a log (FAST+FAIR §4.2).
+    const GIVES: bool;
+    /// What a leaf gives.
+    type GivePlan;
     /// Whether nodes of this kind are ever evened out.
     const EVENS: bool;
     /// What goes where.
@@ -652,6 +656,34 @@ pub trait NodeRestructures: NodeReads {
         plan: &mut Self::MergePlan,
         under_log: &mut UnderLog<'_>,
     );
+
+    /// Whether `right` is so sparse, and its left neighbour so full, that it should get some of its entries. Reads beside
+    /// writers, too.
+    fn should_give(left: &NodeAt<'_, Self>, right: &NodeAt<'_, Self>) -> bool;
+
+    /// Plans to give entries of the left one of two leaves to the right one; `None` if they should stay. All three pages
+    /// are latched.
+    ///
+    /// # Errors
+    /// NoMemory.
+    fn plan_give<M: Medium>(siblings: &Siblings<'_>) -> Result<Option<Self::GivePlan>>;
+
+    /// Gives them.
+    fn give<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        siblings: &Siblings<'_>,
+        plan: &mut Self::GivePlan,
+    );
+
+    /// Renews the separator of a child in its parent, where a crash came before the end of a gift: the entry at `pos`
+    /// names the child and has a greater key. Says whether it did. Only on media without a journal.
+    fn renew<M: Medium>(
+        m: &M,
+        at: &NodeAt<'_, Self>,
+        pos: usize,
+        child: (&Self::Key, PageNo),
+    ) -> bool;
 
     /// Whether the last entries came in a row up to the one that asks, so that a split which leaves the node full is
     /// better than halves.

@@ -1,7 +1,7 @@
 //! What the spine asks of nodes of slots: in the order of the traits of [`node`](crate::node).
 //!
-//! Pairs get in and out one by one, since on media without a journal each store is a step of its own. Nodes are never
-//! evened out: the papers' trees split a full node.
+//! Pairs get in and out one by one, since on media without a journal each store is a step of its own. Full nodes are
+//! never evened out: the papers' trees split them. A sparse leaf of linear nodes gets entries of a full one ([`give`]).
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -16,6 +16,7 @@ use crate::node::{
     Rank, RightBounds, Run, Shape, Siblings, TreeKey, UnderLog, damaged, sibling,
 };
 use crate::record::{self, PendingRecord};
+use crate::slots::give::{self, SlotGift};
 use crate::slots::notes::{self, ImageNote};
 use crate::slots::streak::Streak;
 use crate::slots::{
@@ -349,6 +350,8 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
     type PreparedSplit<'p, M: Medium> = SlotSplit<'p, M, K>;
     type SplitPlan = (K::SplitPlan, ImageNote);
     type MergePlan = SlotMerge;
+    const GIVES: bool = L::LOCK_FREE && !K::BYTES;
+    type GivePlan = SlotGift;
     const EVENS: bool = false;
     type EvenPlan = Infallible;
 
@@ -563,6 +566,36 @@ impl<L: Layout, P: Probe, K: Keys> NodeRestructures for (L, P, K) {
             L::absorb::<M, P>(m, left, *shape, &slots[*own..], *bounds);
         }
         notes::note_image(m, op, left, &image, note);
+    }
+
+    fn should_give(left: &NodeAt<'_, Self>, right: &NodeAt<'_, Self>) -> bool {
+        let slots = left.page().slots();
+        Self::GIVES
+            && right.level() == 0
+            && give::share(left.count(), right.count(), slots).is_some()
+    }
+
+    fn plan_give<M: Medium>(siblings: &Siblings<'_>) -> Result<Option<SlotGift>> {
+        if Self::GIVES { give::plan::<M>(siblings) } else { Ok(None) }
+    }
+
+    fn give<'m, M: Medium>(
+        m: &'m M,
+        op: &mut M::Op<'m>,
+        siblings: &Siblings<'_>,
+        gift: &mut SlotGift,
+    ) {
+        give::give::<M, L, P, K>(m, op, siblings, gift);
+    }
+
+    fn renew<M: Medium>(
+        m: &M,
+        at: &NodeAt<'_, Self>,
+        pos: usize,
+        (separator, child): (&K::Key, PageNo),
+    ) -> bool {
+        let slot = K::entry(at.shape(), separator, child);
+        Self::GIVES && give::renew::<M, L, P, K>(m, at, pos, slot)
     }
 
     fn is_run(at: &NodeAt<'_, Self>, asking: Asking) -> bool {

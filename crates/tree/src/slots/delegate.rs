@@ -71,6 +71,17 @@ macro_rules! layout_as {
             <$inner as $crate::slots::Layout>::absorb::<M, P>(m, page, shape, slots, to);
         }
     };
+    (@take_before $inner:ty) => {
+        fn take_before<M: everleaf_pmem::Medium, P: $crate::slots::Probe>(
+            m: &M,
+            page: everleaf_pmem::Page<'_>,
+            shape: $crate::node::Shape,
+            slots: &[$crate::slots::Slot],
+            low: u64,
+        ) {
+            <$inner as $crate::slots::Layout>::take_before::<M, P>(m, page, shape, slots, low);
+        }
+    };
     (@trim $inner:ty) => {
         fn trim<M: everleaf_pmem::Medium, P: $crate::slots::Probe>(
             m: &M,

@@ -2,7 +2,7 @@
 
 use everleaf_pmem::{Medium, Page, Result};
 
-use crate::node::{RightBounds, Run, Shape};
+use crate::node::{LOW_WORD, RightBounds, Run, Shape};
 use crate::slots::probe::{Binary, Probe};
 use crate::slots::writer::{self, NodeWriter, Slot, SlotsImage};
 
@@ -57,6 +57,26 @@ pub trait Layout: Send + Sync + 'static {
         w.commit(w.run.base, keep);
         w.scrub(keep);
         P::rebuild(page, Run::of(page), shape.key_word());
+    }
+    /// Puts `slots` before the first position and lowers the lower bound to `low`: what the right leaf does in
+    /// [a gift](crate::slots::give). Only of layouts that are [`LOCK_FREE`](Self::LOCK_FREE): there each insert is
+    /// complete by itself, and one below the lower bound is void until that goes down.
+    fn take_before<M: Medium, P: Probe>(
+        m: &M,
+        page: Page<'_>,
+        shape: Shape,
+        slots: &[Slot],
+        low: u64,
+    ) {
+        debug_assert!(Self::LOCK_FREE, "an insert into this layout needs a commit");
+        let w = NodeWriter::new(m, page, shape);
+        debug_assert!(w.run.count + slots.len() <= Self::capacity::<M>(page.slots(), shape));
+        w.scrub_above(low);
+        for &slot in slots.iter().rev() {
+            Self::insert::<M, P>(m, page, shape, 0, slot);
+        }
+        m.store(page.head(LOW_WORD), low);
+        w.flush_header();
     }
     /// Writes a whole node that nobody can reach yet, or that a journal protects.
     fn build<M: Medium, P: Probe>(m: &M, page: Page<'_>, image: &SlotsImage<'_>) {

@@ -7,7 +7,7 @@
 //! remove(pos):    copy slots pos+1 … n-1 one to the left: identity, then payload, of each
 //!                 void slot n-1                                      the first store commits
 //! slot i is void  if slot i+1 has its identity (the right one wins), or if it lies outside the
-//!                 node's bounds; the first slot of the second kind ends the node
+//!                 node's bounds
 //! ```
 //!
 //! After each 8-byte store the node is one that a reader can use: it holds the state before or
@@ -25,7 +25,9 @@
 //! - A line is flushed when the *next* one is about to be stored to, in both directions, and the last
 //!   one at the end (F8).
 //!
-//! What a crash leaves is at most one slot whose right neighbour has its identity. Both of the
+//! What a crash leaves is at most one slot whose right neighbour has its identity, and in front of the others what
+//! was being [given](crate::slots::give) and lies below the node's bounds; it is removed.
+//! Both of the
 //! changes that leave one are settled by moving what is behind it to the left: that undoes an
 //! insert, which had not committed, and ends a remove, which had. Each state on the way is again
 //! one of those, so a crash in the repair needs nothing else.
@@ -86,7 +88,8 @@ impl Layout for Linear {
         w.settle_high()?;
         let limits = Limits::of(page);
         let void = |p: usize| limits.is_void(shape, Slot::read(page, p));
-        let n = (0..page.slots()).find(|&p| void(p)).unwrap_or(page.slots());
+        let ungiven = (0..page.slots()).find(|&p| !void(p)).unwrap_or(0);
+        let n = (ungiven..page.slots()).find(|&p| void(p)).unwrap_or(page.slots());
         if n == page.slots() {
             return Err(damaged(page, "no slot is free: a linear node has one"));
         }
@@ -96,13 +99,15 @@ impl Layout for Linear {
         // The count is not durable by itself; here it serves what follows.
         if (w.run != Run { base: 0, count: n }) {
             w.set_run(0, n);
-            w.run = Run::of(page);
+            w.run = Run { base: 0, count: n };
         }
         let ident = |p: usize| page.body(2 * p).load();
-        if let Some(p) = (1..n).find(|&p| ident(p - 1) == ident(p)) {
-            w.shift_left::<Binary>(p.cast_signed()..n.cast_signed(), Order::IdentFirst);
+        let copied = (ungiven + 1..n).find(|&p| ident(p - 1) == ident(p));
+        for p in copied.into_iter().chain((0..ungiven).map(|_| 1)) {
+            w.shift_left::<Binary>(p.cast_signed()..w.run.count.cast_signed(), Order::IdentFirst);
             w.void_last::<Binary>();
-            w.set_run(0, n - 1);
+            w.run.count -= 1;
+            w.set_run(0, w.run.count);
         }
         Ok(())
     }
@@ -113,7 +118,7 @@ impl Layout for Linear {
 pub struct Logged<L>(PhantomData<L>);
 
 impl<L: Layout> Layout for Logged<L> {
-    layout_as!(L: NAME, LOCK_FREE, capacity, insert, remove, absorb, trim, build, recover);
+    layout_as!(L: NAME, LOCK_FREE, capacity, insert, remove, absorb, take_before, trim, build, recover);
     // A pool whose trees have logs: only who looks at them may open it.
     const HASH: u64 = L::HASH | 1 << 24;
     const LOGGED: bool = true;

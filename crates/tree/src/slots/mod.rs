@@ -43,6 +43,7 @@ pub mod circular;
 #[macro_use]
 mod delegate;
 pub mod fingerprint;
+pub mod give;
 mod keys;
 mod layout;
 pub mod linear;

@@ -82,7 +82,25 @@ pub fn set_payload<'m, M: Medium>(
     pos: usize,
     payload: u64,
 ) {
+    store_payload(m, page, pos, payload);
+    note_payload(m, op, page, pos, payload);
+}
+
+/// Stores the payload of position `pos` in place, durably.
+#[inline]
+pub fn store_payload<M: Medium>(m: &M, page: Page<'_>, pos: usize, payload: u64) {
     store_slot_word(m, page, pos, 1, payload);
+}
+
+/// Notes that.
+#[inline]
+pub fn note_payload<'m, M: Medium>(
+    m: &'m M,
+    op: &mut M::Op<'m>,
+    page: Page<'_>,
+    pos: usize,
+    payload: u64,
+) {
     note_word(m, op, page, PAYLOAD, pos, payload);
 }
 

@@ -31,9 +31,8 @@ use crate::slots::writer::Slot;
 /// What is at a slot.
 enum RacingSlot {
     Live(Slot),
-    /// Half copied: its right neighbour counts.
+    /// Half copied, so that its right neighbour counts; or outside the bounds.
     Void,
-    End,
 }
 
 /// A node that a writer is changing, as a reader meets it. The bounds are read once, before any
@@ -67,16 +66,17 @@ impl<'m> Racing<'m> {
                 continue;
             }
             return match () {
-                () if self.limits.is_void(self.shape, slot) => RacingSlot::End,
-                () if right == Some(own) => RacingSlot::Void,
+                () if self.limits.is_void(self.shape, slot) || right == Some(own) => {
+                    RacingSlot::Void
+                }
                 () => RacingSlot::Live(slot),
             };
         }
     }
 
-    /// Calls `f` with each live slot: in ascending order of keys, or descending if the writer moves
-    /// to the left, until it answers false. A key that is there all the time is met, once or twice
-    /// in a row; one that comes or goes meanwhile may be.
+    /// Calls `f` with each live slot: in ascending order of keys, or descending if the writer moves to the left, until
+    /// it answers false. A key that is there all the time is met; one that comes or goes meanwhile may be. What has
+    /// been met may be met again, also behind a greater key: a [gift](crate::slots::give) moves all slots several times.
     fn each(&self, mut f: impl FnMut(Slot) -> bool) {
         let slots = self.page.slots();
         if self.leftward {
@@ -89,7 +89,6 @@ impl<'m> Racing<'m> {
         } else {
             for p in 0..slots {
                 match self.read(p) {
-                    RacingSlot::End => return,
                     RacingSlot::Live(slot) if !f(slot) => return,
                     _ => {}
                 }
@@ -120,7 +119,11 @@ impl<'m> Racing<'m> {
         let mut slots: Vec<Slot> = fallible::list(self.page.slots(), "the slots of a node")?;
         let key = |slot: &Slot| slot.key(self.shape);
         self.each(|slot| {
-            if slots.last().is_none_or(|last| key(last) != key(&slot)) {
+            let goes_on = |last: &Slot| match self.leftward {
+                true => key(&slot) < key(last),
+                false => key(last) < key(&slot),
+            };
+            if slots.last().is_none_or(goes_on) {
                 slots.push(slot);
             }
             true

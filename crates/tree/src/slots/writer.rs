@@ -234,6 +234,19 @@ impl<'m, M: Medium> NodeWriter<'m, M> {
         self.m.fence();
     }
 
+    /// Voids what an earlier crash has left in free slots of a leaf of words from the key `low` on: a lower bound
+    /// that goes down to there would bring it to life.
+    pub fn scrub_above(&self, low: u64) {
+        let old = self.page.head(LOW_WORD).load();
+        debug_assert!(self.shape.key_word() == 0 && 0 < low && low < old);
+        for p in (self.run.count..self.page.slots()).map(|pos| self.at(pos.cast_signed())) {
+            if (low..old).contains(&self.page.body(2 * p).load()) {
+                self.void::<crate::slots::probe::Binary>(p);
+                self.flush_slot(p);
+            }
+        }
+    }
+
     /// Narrows the bounds to the left half of a split; not flushed. A crash between the stores
     /// shows `high ≠ sibling.low`, and [`settle_high`](Self::settle_high) finishes. A node without
     /// a sibling gets `high` first: it has no meaning before the sibling is there, so readers that

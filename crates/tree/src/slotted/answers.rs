@@ -4,6 +4,7 @@
 //! where it is whole. The records of pairs and of fences that do not fit come and go with them.
 
 use std::cmp::Ordering;
+use std::convert::Infallible;
 use std::ops::Range;
 
 use everleaf_pmem::{Change, Error, Geometry, LINE_BYTES, Medium, Page, PageNo, Result, fallible};
@@ -443,6 +444,8 @@ impl NodeRestructures for Slotted {
     type PreparedSplit<'p, M: Medium> = PendingSplit<'p, M>;
     type SplitPlan = PlannedSplit;
     type MergePlan = Merge;
+    const GIVES: bool = false;
+    type GivePlan = Infallible;
     const EVENS: bool = true;
     type EvenPlan = EvenPlan;
 
@@ -632,6 +635,22 @@ impl NodeRestructures for Slotted {
         _: &mut UnderLog<'_>,
     ) {
         plan.apply(m, op, left);
+    }
+
+    fn should_give(_: &NodeAt<'_, Self>, _: &NodeAt<'_, Self>) -> bool {
+        false
+    }
+
+    fn plan_give<M: Medium>(_: &Siblings<'_>) -> Result<Option<Infallible>> {
+        Ok(None)
+    }
+
+    fn give<'m, M: Medium>(_: &'m M, _: &mut M::Op<'m>, _: &Siblings<'_>, plan: &mut Infallible) {
+        match *plan {}
+    }
+
+    fn renew<M: Medium>(_: &M, _: &NodeAt<'_, Self>, _: usize, _: (&[u8], PageNo)) -> bool {
+        false
     }
 
     fn is_run(at: &NodeAt<'_, Self>, asking: Asking) -> bool {

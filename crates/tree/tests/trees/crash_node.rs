@@ -7,7 +7,9 @@ use crate::common::change::{
 use crate::common::{END, LAST, Node, Nodes, RIGHT, print, to};
 use everleaf_crash_check::{Coverage, Explorer};
 use everleaf_pmem::Sim;
-use everleaf_tree::slots::{Binary, Circular, Fingerprint, Linear, Probe, Scan, Segment, Sentinel};
+use everleaf_tree::slots::{
+    Binary, Circular, Fingerprint, Linear, Probe, Scan, Segment, Sentinel, Slot,
+};
 
 /// Recovery does not know the probe, so crashes inside of recovery are explored with one of them.
 fn shallow() -> Explorer {
@@ -114,12 +116,39 @@ fn every_merge_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Cove
     stats
 }
 
+/// Gifts of one to three entries to each leaf that has room for them and something to its left.
+fn every_gift_to<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) -> Coverage {
+    let mut stats = Coverage::default();
+    for space in spaces().iter().filter(|space| space.shape.level == 0 && space.low > 0) {
+        for (base, count) in runs::<L>(slots) {
+            for (node, value) in each_node(space, base, count) {
+                for n in 1..=(capacity::<L>(slots) - count).min(3) as u64 {
+                    let more = (0..n).map(|i| Slot { ident: 90 + i, payload: value(i) });
+                    stats += Scene {
+                        slots: slots as u32,
+                        node: node.clone(),
+                        others: beside(&node),
+                        change: Change::Take(more.collect()),
+                        then: None,
+                        fresh: space.all(),
+                    }
+                    .crash::<L, P>(explorer);
+                }
+            }
+        }
+    }
+    stats
+}
+
 fn everything_of<L: Nodes, P: Probe>(slots: usize, explorer: &Explorer) {
     let probe = std::any::type_name::<P>().rsplit("::").next().expect("a name");
     let what = format!("{} nodes of {slots} slots, {probe}", L::NAME);
     print(&format!("{what}: changes"), every_change_of::<L, P>(slots, explorer));
     print(&format!("{what}: splits"), every_split_of::<L, P>(slots, explorer));
     print(&format!("{what}: merges"), every_merge_of::<L, P>(slots, explorer));
+    if L::LOCK_FREE {
+        print(&format!("{what}: gifts"), every_gift_to::<L, P>(slots, explorer));
+    }
 }
 
 #[test]

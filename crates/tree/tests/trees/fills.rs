@@ -44,7 +44,7 @@ fn fill_of_bd(keys: impl Iterator<Item = u64>) -> f64 {
 
 /// Keys of four streaks in turn.
 fn interleaved(n: u64) -> impl Iterator<Item = u64> {
-    (0..n).map(|i| (i % 4 << 61) + 7 * (i / 4))
+    (0..n).map(|i| ((i % 4) << 61) + 7 * (i / 4))
 }
 
 /// Keys in no order, all different.

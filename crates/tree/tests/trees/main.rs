@@ -28,6 +28,7 @@ mod drains;
 mod fair;
 mod file_schedules;
 mod fills;
+mod gifts;
 mod hybrid;
 mod hybrid_damage;
 mod hybrid_open;

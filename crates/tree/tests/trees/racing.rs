@@ -56,6 +56,8 @@ struct Race<'a> {
     leftward: bool,
     /// What a reader may find: slots and upper bound before and after.
     states: Vec<(Vec<Slot>, Option<u64>)>,
+    /// The lower bound before.
+    low: u64,
 }
 
 /// When the writer goes on: it has made `from` stores when the reader begins, and has made `to` when
@@ -77,6 +79,7 @@ impl<'a> Race<'a> {
             stores: stores(scene),
             leftward: matches!(scene.change, Change::Remove(_)),
             states,
+            low: scene.node.low,
         }
     }
 
@@ -114,9 +117,12 @@ impl<'a> Race<'a> {
         let covers = |high: Option<u64>| high.is_none_or(|high| wanted < high);
         let shape = self.scene.node.shape;
         let best = |slots: &[Slot]| slots.iter().rfind(|s| key(shape, **s) <= wanted).copied();
-        let mut legal = self.states.iter().filter(|(_, high)| covers(*high)).map(|(s, _)| best(s));
-        // Who is not covered by the bounds as it read them goes right instead of looking here.
-        if !covers(reader.limits.high) || legal.any(|slot| slot == found) {
+        // Below the lower bound before there is only the state after.
+        let states = &self.states[usize::from(wanted < self.low)..];
+        let mut legal = states.iter().filter(|(_, high)| covers(*high)).map(|(s, _)| best(s));
+        // Who is not covered by the bounds as it read them goes on instead of looking here.
+        let is_here = reader.limits.low <= wanted && covers(reader.limits.high);
+        if !is_here || legal.any(|slot| slot == found) {
             return Ok(asked.get());
         }
         Err(format!("{found:?} for {wanted} by {schedule:?} in {:?}", self.scene))
@@ -192,6 +198,16 @@ fn splits_and_merges_can_be_read_beside() {
     ];
     for scene in &scenes {
         Race::new(scene).run().expect("what was there before or after");
+    }
+}
+
+#[test]
+fn gifts_can_be_read_beside() {
+    for (count, gift) in (0..5).flat_map(|count| (1..3).map(move |gift| (count, gift))) {
+        let more = (0..gift).map(|i| Slot { ident: 80 + i, payload: 980 + i }).collect();
+        let scene = scene(leaf(0, count), Change::Take(more));
+        let looks = Race::new(&scene).run().expect("what was there before or after");
+        println!("{gift} for {count}: {looks} races");
     }
 }
 

@@ -11,7 +11,7 @@ use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Error, Medium, Page, PageNo, Result, Sim};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::{Blink, Chunk, Condition};
-use everleaf_tree::node::{RightBounds, Run, Shape};
+use everleaf_tree::node::{RightBounds, Run, Shape, sibling};
 use everleaf_tree::slots::{Keys, Strings, Words};
 use everleaf_tree::slots::{Layout, Probe, Slot};
 use everleaf_tree::{INDEX_ANCHOR, Index, Reading, TreeReport};
@@ -239,7 +239,8 @@ impl<M: Medium, L: Layout, P: Probe> Index for Coded<M, L, P> {
 
 /// What has happened in a script: [splits, merges] of leaves and of inner nodes, [growths,
 /// shrinkings] of the root, updates, nodes seen wrapped around, merges of words whose [left, right]
-/// node was empty, and inner nodes that were split to take another one's last child in.
+/// node was empty, inner nodes that were split to take another one's last child in, and leaves that got entries of
+/// their left neighbour.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Happened {
     pub splits: [u64; 2],
@@ -251,6 +252,7 @@ pub struct Happened {
     pub emptied: u64,
     pub of_empty: [u64; 2],
     pub made_room: u64,
+    pub gifts: u64,
 }
 
 impl std::ops::AddAssign for Happened {
@@ -266,6 +268,7 @@ impl std::ops::AddAssign for Happened {
         self.wrapped += other.wrapped;
         self.emptied += other.emptied;
         self.made_room += other.made_room;
+        self.gifts += other.gifts;
     }
 }
 
@@ -312,6 +315,16 @@ impl<L: Layout> Layout for Watched<L> {
         happened(|h| h.of_empty[0] += u64::from(before == 0 && !slots.is_empty()));
         happened(|h| h.of_empty[1] += u64::from(before > 0 && slots.is_empty()));
     }
+    fn take_before<M: Medium, P: Probe>(
+        m: &M,
+        page: Page<'_>,
+        shape: Shape,
+        slots: &[Slot],
+        low: u64,
+    ) {
+        L::take_before::<M, P>(m, page, shape, slots, low);
+        happened(|h| h.gifts += 1);
+    }
     fn trim<M: Medium, P: Probe>(
         m: &M,
         page: Page<'_>,
@@ -319,7 +332,11 @@ impl<L: Layout> Layout for Watched<L> {
         keep: usize,
         to: RightBounds,
     ) {
+        let is_split = sibling(page) != Some(to.sibling);
         L::trim::<M, P>(m, page, shape, keep, to);
+        if !is_split {
+            return;
+        }
         happened(|h| h.splits[usize::from(shape.level > 0)] += 1);
     }
 }

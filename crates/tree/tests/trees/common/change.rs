@@ -78,6 +78,8 @@ pub enum Change {
     Split(usize),
     /// The right neighbour, which has these slots and bounds, becomes part of the node.
     Merge(Vec<Slot>, RightBounds),
+    /// The left neighbour gives these slots, the first of which is the new lower bound.
+    Take(Vec<Slot>),
 }
 
 /// What the node holds, and where it ends.
@@ -113,6 +115,9 @@ impl Change {
                 L::trim::<M, P>(m, page, shape, keep, to(RIGHT, low));
             }
             Change::Merge(ref slots, bounds) => L::absorb::<M, P>(m, page, shape, slots, bounds),
+            Change::Take(ref slots) => {
+                L::take_before::<M, P>(m, page, shape, slots, key(shape, slots[0]));
+            }
         }
     }
 
@@ -129,6 +134,7 @@ impl Change {
                 slots.extend(more);
                 *right = *bounds;
             }
+            Change::Take(more) => drop(slots.splice(..0, more.iter().copied())),
         }
     }
 }
@@ -252,11 +258,18 @@ impl Scene {
                 right_half::<P>(sim, &self.node, keep)?;
             }
             // Cut off, and done again: what the first attempt left must not show.
-            Change::Merge(..) if found == states[0] => {
-                self.change.run::<L, P, _>(&**sim, page, shape);
+            Change::Merge(..) | Change::Take(_) if found == states[0] => {
+                let mut again = self.change.clone();
+                if let Change::Take(slots) = &mut again {
+                    // A smaller one shows what is left behind it.
+                    slots.truncate(1);
+                }
+                let mut after = states[0].clone();
+                again.model(shape, &mut after);
+                again.run::<L, P, _>(&**sim, page, shape);
                 invariants::<P>(page, shape)?;
-                if State::of(page) != states[1] {
-                    return Err(format!("a second merge made {:?}", State::of(page)));
+                if State::of(page) != after {
+                    return Err(format!("a second attempt made {:?}", State::of(page)));
                 }
             }
             _ => {}

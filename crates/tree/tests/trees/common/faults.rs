@@ -198,6 +198,12 @@ pub fn merge(node: Node, last: bool) -> Scene {
     scene
 }
 
+/// A leaf with `count` entries gets three of its left neighbour.
+pub fn gift(node: Node) -> Scene {
+    let more = (0..3).map(|i| Slot { ident: 80 + i, payload: 980 + i }).collect();
+    scene(node, Change::Take(more))
+}
+
 /// Which faults of which sites were noticed, and which were not.
 #[derive(Default)]
 pub struct Table(BTreeMap<Site, [u64; 2]>);
@@ -268,7 +274,11 @@ fn followers<L: Nodes>(shape: Shape, low: u64, after: &State) -> Vec<Change> {
 pub fn faults_of_changes<L: Nodes, P: Probe>(scenes: Vec<(&'static str, Scene)>) -> Table {
     let mut table = Table::default();
     for (name, scene) in scenes {
-        let then = followers::<L>(scene.node.shape, scene.node.low, &scene.states()[1]);
+        let low = match &scene.change {
+            Change::Take(slots) => key(scene.node.shape, slots[0]),
+            _ => scene.node.low,
+        };
+        let then = followers::<L>(scene.node.shape, low, &scene.states()[1]);
         let then = std::iter::once(None).chain(then.into_iter().map(Some));
         let scenes: Vec<Scene> = then.map(|then| Scene { then, ..scene.clone() }).collect();
         for scene in &scenes {
