@@ -11,16 +11,18 @@
 //! fill     latch L; build R; L := its entries and pairs in ascending order, sibling R (step 1: L, R); parent as above
 //! even out latch L, R, their parent; the full one of L and R gives entries to the other; R's entry := its
 //!          new separator
+//! give     latch L, its right sibling R, their parent; R takes L's greatest entries (linear leaves of words); R's entry :=
+//!          its new separator
 //! merge    latch L, its right sibling R, their parent; L absorbs R; remove R's entry; free R
 //! ```
 //!
 //! Latches go from left to right and from the leaves up, so nobody waits in a circle; everything
 //! else that a step changes (records, map, anchor) is taken by `try_lock`, or last. A writer holds
-//! one node, two while it fixes the parent of a split, three in a merge or an evening out: so each of
+//! one node, two while it fixes the parent of a split, three in a merge, a gift or an evening out: so each of
 //! these is one step and one epoch, and no crash on a file leaves a parent that points to a dead node.
 //!
 //! Whoever sees a parent without an entry for a node (a crash came between the two steps of a
-//! split) completes it, and reads work meanwhile. On media without a journal a merge is announced
+//! split) completes it, and reads work meanwhile. So does who sees a separator that a gift has left behind. On media without a journal a merge is announced
 //! in the tree's anchor first and completed at open.
 //!
 //! Freed pages are used again at once: a latch's version never goes back, and a search validates

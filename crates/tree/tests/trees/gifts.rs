@@ -13,7 +13,8 @@ use everleaf_crash_check::{
 use everleaf_pmem::schedule::{Point, set_hook};
 use everleaf_pmem::{Counted, Counts, Dram, Geometry, Medium, Sim};
 use everleaf_tree::{
-    CircTree, FastFair, FastFairS, FastLogging, Index, Reading, recover as walk_all,
+    CircTree, FastFair, FastFairBinary, FastFairF, FastFairS, FastLogging, Index, Reading,
+    recover as walk_all,
 };
 
 /// Where the leaves of a tree of three begin: the first one, which gives; the second one, which gets; the third one.
@@ -218,19 +219,41 @@ fn a_writer_that_comes_by_renews_the_separator() {
     assert!(late >= 1);
 }
 
-/// Circular leaves never get anything.
-#[test]
-fn only_linear_leaves_give() {
+/// Removes the keys of a tree in no order: now and then a leaf becomes sparse beside a full one. All that is there is
+/// found at any time. Answers the gifts.
+fn thinned<T: Kind>() -> u64 {
     HAPPENED.set(Happened::default());
-    type Circ = CircTree<Dram>;
-    let tree = <Circ as Kind>::Watched::make(SharedMedium::new(&sim(8, 128))).expect("space");
-    for i in 0..200 {
-        tree.insert(i * 11 % 200, i).expect("space");
+    let memory = Dram::new(Geometry::new(8).expect("valid"), 4000).expect("memory");
+    let tree = T::Watched::make(memory).expect("space");
+    (0..2003).for_each(|key| assert_eq!(tree.insert(key, !key).expect("space"), None));
+    let mut there = vec![true; 2003];
+    for i in 0..2003 {
+        let key = i * 1237 % 2003;
+        assert_eq!(tree.remove(key).expect("memory"), Some(!key));
+        there[key as usize] = false;
+        if i % 32 == 0 {
+            for (key, is_there) in (0..).zip(&there) {
+                let value = tree.get(key).expect("memory");
+                assert_eq!(value, is_there.then_some(!key), "{key} after {i}");
+            }
+            assert_eq!(T::Watched::check(&tree).expect("sound").missing_entries, 0);
+        }
     }
-    for i in 0..200 {
-        assert!(Index::remove(&tree, i * 7 % 200).expect("memory").is_some());
-    }
-    assert_eq!(gifts(), 0);
+    gifts()
+}
+
+/// With each aid of a search that linear nodes have.
+#[test]
+fn all_keys_are_found_while_leaves_give() {
+    let gifts = [
+        thinned::<FastFair<Dram>>(),
+        thinned::<FastFairS<Dram>>(),
+        thinned::<FastFairF<Dram>>(),
+        thinned::<FastFairBinary<Dram>>(),
+    ];
+    println!("{gifts:?} gifts");
+    assert!(gifts.iter().all(|n| *n > 20), "{gifts:?}");
+    assert_eq!(thinned::<CircTree<Dram>>(), 0, "circular leaves do not give");
 }
 
 // A reader that does not wait, stopped in one place, beside the removal with its gift, stopped in two.
