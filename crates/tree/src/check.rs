@@ -133,6 +133,11 @@ impl<K: Kind> ParentEntry<'_, K> {
     fn is_late_for(&self, no: PageNo) -> bool {
         K::GIVES && self.child == no
     }
+
+    /// Whether a share that ends before the entry has come to its end with a page that begins at `begin`.
+    fn is_reached(&self, no: PageNo, begin: &OwnedKeyOf<K>) -> bool {
+        *begin >= self.separator || self.is_late_for(no)
+    }
 }
 
 /// An entry of a node as it was when that was read. What the entry says later is that of the page by then.
@@ -157,6 +162,15 @@ struct VisitedNode<'t, K: Kind> {
     entries: Vec<VisitedEntry<'t, K>>,
     /// How much of it is used, and how much there is.
     fill: (usize, usize),
+}
+
+impl<K: Kind> VisitedNode<'_, K> {
+    /// Whether it begins where the walk has come to, or, if `first` is the entry that the walk begins with, before that:
+    /// a gift that a crash has cut off leaves a greater separator behind.
+    fn begins(&self, begin: &OwnedKeyOf<K>, first: Option<&ParentEntry<'_, K>>) -> bool {
+        let is_late = first.is_some_and(|entry| entry.is_late_for(self.at.page.no()));
+        self.low == *begin || is_late && self.low < *begin
+    }
 }
 
 /// Where a visit ended.
@@ -426,8 +440,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let begin = from.map(|key| K::Key::own(key.borrow())).transpose()?;
         let (mut at, mut begin, mut exact) = (0, begin.unwrap_or_else(K::Key::lowest), true);
         while let Some((no, way)) = next {
-            if let Some(stop) = stop.filter(|stop| begin >= stop.separator || stop.is_late_for(no))
-            {
+            if let Some(stop) = stop.filter(|stop| stop.is_reached(no, &begin)) {
                 if exact {
                     self.arrive((no, way), &begin, stop, &above[at..]);
                 }
@@ -453,8 +466,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
             self.report.nodes_by_level[usize::from(level)] += 1;
             // A node that has taken over its left neighbour holds what has been counted, too.
             let is_grown = is_searched && node.low < begin;
-            let is_late = at == 0 && above.first().is_some_and(|e| e.is_late_for(no));
-            if exact && !is_searched && node.low != begin && !(is_late && node.low < begin) {
+            if exact && !is_searched && !node.begins(&begin, above.first().filter(|_| at == 0)) {
                 self.damage(no, 0, "begins where its left neighbour does not end");
             }
             if !is_grown {
@@ -492,7 +504,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         stop: &ParentEntry<'t, K>,
         unmet: &[ParentEntry<'t, K>],
     ) {
-        let is_same = (*begin == stop.separator || stop.is_late_for(no)) && no == stop.child;
+        let is_same = stop.is_late_for(no) || *begin == stop.separator && no == stop.child;
         for entry in unmet.iter().chain((!is_same).then_some(stop)) {
             if self.must_lead(entry) && self.stands(way) {
                 let differs = format!("its parent's entry leads to page {}", entry.child);

@@ -391,21 +391,19 @@ pub struct Cut {
     pub moved: u64,
 }
 
-/// Cuts a leaf between two keys for one that has no room, so that all versions of a key stay together (docs/PAPERS.md,
-/// B6): beside that key if it goes on with a [streak](is_streak), else in the middle. `None` if the leaf has one key
-/// only, which a full leaf has not: a key has three versions at most.
-pub fn cut_for(page: Page<'_>, views: Views, key: u64) -> Option<Cut> {
+/// Cuts a leaf between two keys, so that all versions of a key stay together (docs/PAPERS.md, B6): in the middle, or
+/// beside a new key that goes on with a [streak](is_streak). What that fills keeps a slot free, for a new version. `None`
+/// if the leaf has one key only, which a full leaf has not: a key has three versions at most.
+pub fn cut(page: Page<'_>, views: Views, new: Option<u64>) -> Option<Cut> {
     let mut slots: Vec<(u64, usize)> =
         ones(views.occupied()).map(|slot| (key_of(page, slot), slot)).collect();
     slots.sort_unstable();
-    let (n, place) = (slots.len(), slots.partition_point(|(other, _)| *other < key));
-    let (below, above) = slots.split_at(place);
-    let rises = is_streak(below.iter().rev(), page.slots());
-    if rises && above.is_empty() {
-        return Some(Cut { key, moved: 0 });
-    }
-    let goes_on = rises || is_streak(above.iter(), page.slots());
-    let middle = if goes_on { place.max(1) } else { n / 2 };
+    let n = slots.len();
+    let place = new.map(|key| slots.partition_point(|(other, _)| *other < key)).filter(|place| {
+        let (below, above) = slots.split_at(*place);
+        is_streak(below.iter().rev(), page.slots()) || is_streak(above.iter(), page.slots())
+    });
+    let middle = place.map_or(n / 2, |place| place.clamp(1, n - 1));
     let is_cut = |at: usize| at > 0 && at < n && slots[at - 1].0 != slots[at].0;
     let nearest = (0..n).flat_map(|far| [middle.wrapping_sub(far), middle + far]);
     let at = nearest.clone().find(|at| is_cut(*at))?;

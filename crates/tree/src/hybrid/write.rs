@@ -15,7 +15,7 @@ use everleaf_pool::{Stop, kind, retry};
 use crate::blink::{Condition, Put};
 use crate::bug::{self, Bug};
 use crate::hybrid::epoch_bitmap as leaf;
-use crate::hybrid::epoch_bitmap::{Cut, LeafWriter, current, cut_for, find, give_up, value_of};
+use crate::hybrid::epoch_bitmap::{Cut, LeafWriter, current, find, give_up, value_of};
 use crate::hybrid::frame::{LeafRange, Sorted, range, set_range};
 use crate::hybrid::tree::{Hybrid, enter_inner};
 use crate::node::damaged;
@@ -176,7 +176,8 @@ impl<M: Medium> Hybrid<M> {
         }
         let views = self.views(page, m.epoch(&op));
         let old_range = range(page).ok_or_else(|| damaged(page, "a leaf without a range"))?;
-        let Cut { key: cut, moved } = cut_for(page, views, entry.key)
+        let new = entry.found.is_none().then_some(entry.key);
+        let Cut { key: cut, moved } = leaf::cut(page, views, new)
             .filter(|cut| old_range.low < cut.key && old_range.contains(cut.key))
             .ok_or_else(|| damaged(page, "a full leaf that cannot be split"))?;
         step.publish_alloc(&mut op);
