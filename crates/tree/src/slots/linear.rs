@@ -43,7 +43,7 @@ use crate::node::{Run, Shape, damaged};
 use crate::slots::layout::Layout;
 use crate::slots::probe::{Binary, Probe};
 use crate::slots::writer::Slot;
-use crate::slots::writer::{Limits, NodeWriter, Order};
+use crate::slots::writer::{Limits, NodeWriter, Order, void_ident};
 
 /// Sorted slots from the first one on; no commit but the stores themselves.
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +88,12 @@ impl Layout for Linear {
         w.settle_high()?;
         let limits = Limits::of(page);
         let void = |p: usize| limits.is_void(shape, Slot::read(page, p));
-        let ungiven = (0..page.slots()).find(|&p| !void(p)).unwrap_or(0);
+        let ident = |p: usize| page.body(2 * p).load();
+        let empty = void_ident(page, shape);
+        let is_gift =
+            |p: &usize| shape.key_word() == 0 && ident(*p) != empty && ident(*p) < limits.low;
+        let in_front = (0..page.slots()).take_while(is_gift).count();
+        let ungiven = if in_front < page.slots() && !void(in_front) { in_front } else { 0 };
         let n = (ungiven..page.slots()).find(|&p| void(p)).unwrap_or(page.slots());
         if n == page.slots() {
             return Err(damaged(page, "no slot is free: a linear node has one"));
@@ -101,7 +106,6 @@ impl Layout for Linear {
             w.set_run(0, n);
             w.run = Run { base: 0, count: n };
         }
-        let ident = |p: usize| page.body(2 * p).load();
         let copied = (ungiven + 1..n).find(|&p| ident(p - 1) == ident(p));
         for p in copied.into_iter().chain((0..ungiven).map(|_| 1)) {
             w.shift_left::<Binary>(p.cast_signed()..w.run.count.cast_signed(), Order::IdentFirst);
