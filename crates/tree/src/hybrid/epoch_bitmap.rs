@@ -392,7 +392,7 @@ pub struct Cut {
 }
 
 /// Cuts a leaf between two keys, so that all versions of a key stay together (docs/PAPERS.md, B6): in the middle, or
-/// beside a new key that goes on with a [streak](is_streak). What that fills keeps a slot free, for a new version. `None`
+/// beside a new key that goes on with a streak. What that fills keeps a slot free, for a new version. `None`
 /// if the leaf has one key only, which a full leaf has not: a key has three versions at most.
 pub fn cut(page: Page<'_>, views: Views, new: Option<u64>) -> Option<Cut> {
     let mut slots: Vec<(u64, usize)> =
