@@ -53,7 +53,8 @@ run_maturin() {
 wheel() {
     rm -rf "$dist"
     builder=$(environment "$first")
-    run_maturin "$builder" build --locked --release --zig --compatibility manylinux2014 -o "$dist"
+    run_maturin "$builder" build --locked --release --zig --compatibility manylinux2014 \
+        --compression-level 9 -o "$dist"
     bytes=$(cat "$dist"/*.whl | wc -c)
     ls -l "$dist" >&2
     [ "$bytes" -le "$most" ] || { echo "the wheel has $bytes bytes, at most $most" >&2 && exit 1; }

@@ -314,6 +314,7 @@ impl Inner {
         self.epochs.publish(epoch);
         self.count_journal(commit);
         self.bounds.publish(epoch, large, &self.barrier);
+        self.ahead.ended_large.store(0, Ordering::Relaxed);
         let (record_bytes, value_bytes) = (records as u64, large);
         let pool = self.state();
         Ok(EpochEnd { epoch, record_bytes, value_bytes, is_commit, took, pool })

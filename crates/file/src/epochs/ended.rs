@@ -82,6 +82,7 @@ impl Inner {
         if !ended.is_commit && ended.large == 0 {
             return Ok((epoch, Some(self.keep_ended(commit, ended)?)));
         }
+        self.ahead.ended_large.store(ended.large, Ordering::Relaxed);
         commit.ended = Some(ended);
         if let Some(syncs) = self.ahead.syncs.get() {
             syncs.wake();
@@ -105,7 +106,8 @@ impl Inner {
 
     /// Bytes that the running epoch has noted, as slots have told.
     pub(crate) fn epoch_bytes(&self) -> u64 {
-        self.bounds.noted(self.epochs.now()) + self.bounds.large()
+        let ended = self.ahead.ended_large.load(Ordering::Relaxed);
+        self.bounds.noted(self.epochs.now()) + self.bounds.large().saturating_sub(ended)
     }
 
     /// Makes all epochs durable that have ended; and the one that runs, unless the program ends it.

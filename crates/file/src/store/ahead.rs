@@ -46,6 +46,8 @@ pub(crate) struct Ahead {
     pub recovered: u64,
     /// Of who makes ended epochs durable, if somebody does.
     pub syncs: OnceLock<Waker>,
+    /// Bytes of large values of the epoch that has ended and is not durable yet.
+    pub ended_large: AtomicU64,
     images: Mutex<Images>,
     /// How many images there are.
     count: AtomicU64,

@@ -92,6 +92,28 @@ fn an_end_without_a_wait_becomes_durable_by_itself_if_there_are_tasks() {
     }
 }
 
+/// What has ended is not the running epoch's, be it durable or not.
+#[test]
+fn the_bytes_of_an_epoch_are_those_that_it_has_changed() {
+    let io = SimIo::new(1);
+    let toy = open(&io);
+    toy.file.end_epoch().expect("no fault");
+    assert_eq!(toy.file.epoch_bytes(), 0);
+    for round in 0..3 {
+        toy.file.extent_write(10 + 8 * round, 0, &[7; 700]).expect("room");
+        toy.adopt(10 + 8 * round, 6).expect("a step");
+        let bytes = toy.file.epoch_bytes();
+        assert!((700..2_000).contains(&bytes), "round {round}: {bytes}");
+        toy.file.end_epoch().expect("no fault");
+        assert_eq!(toy.file.epoch_bytes(), 0, "round {round}");
+    }
+    for i in 0..4_000 {
+        toy.set(&[(1, 0, i)]).expect("set");
+    }
+    let bytes = toy.file.epoch_bytes();
+    assert!((60_000..90_000).contains(&bytes), "{bytes} bytes in records of 21");
+}
+
 #[test]
 fn who_waits_for_what_runs_may_give_up() {
     let io = SimIo::new(1);
