@@ -38,7 +38,8 @@ impl Inner {
         if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
             return Err(Error::Closed);
         }
-        if self.ahead.is_manual && self.bounds.is_journal_full() {
+        let is_of_use = self.ahead.is_manual && !self.ahead.is_stuck(self.epochs.now());
+        if is_of_use && self.bounds.is_journal_full() {
             // Its error is that of who asked for it, or shows again.
             let _ = self.checkpoint();
         }

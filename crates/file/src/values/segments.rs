@@ -236,7 +236,10 @@ impl Inner {
         let mut pending = lock(&self.pending_values);
         let mut places = self.places_mut();
         for no in (first..first.saturating_add(pages)).rev() {
-            if let Some(PendingValue { placed, .. }) = pending.remove(&no) {
+            // One that a step has adopted waits for the table, which is to hear that it is free, too.
+            let is_given_up = pending.get(&no).is_some_and(|value| value.adopted.is_none());
+            let gone = if is_given_up { pending.remove(&no) } else { None };
+            if let Some(PendingValue { placed, .. }) = gone {
                 // On a full disk an epoch could not end as long as these wait to be written.
                 values.take_back(placed);
                 places.extents.let_go(placed.extent());
