@@ -234,11 +234,7 @@ impl Inner {
     pub(crate) fn commit_now(&self, upto: u64) -> Result<()> {
         let committed = self.commit_epoch(upto);
         match &committed {
-            // No lock is held any more: what a waker does is its own affair.
-            Ok(Some(end)) => {
-                self.wake_durable();
-                observe::epoch_ended(&self.uuid, end);
-            }
+            Ok(Some(end)) => self.tell_end(end),
             // Somebody else was faster.
             Ok(None) => {}
             Err(error) => {
@@ -250,16 +246,24 @@ impl Inner {
         committed.map(drop)
     }
 
+    /// Says that an epoch is durable. No lock is held any more: what a waker does is its own affair. Threads hear it from
+    /// the leader of a commit.
+    pub(crate) fn tell_end(&self, end: &EpochEnd) {
+        self.wake_durable();
+        observe::epoch_ended(&self.uuid, end);
+    }
+
     fn commit_epoch(&self, upto: u64) -> Result<Option<EpochEnd>> {
         let mut commit = lock(&self.commit);
         self.check_writable()?;
         if self.epochs.durable() >= upto {
             return Ok(None);
         }
-        let ended = match commit.ended.take() {
-            Some(ended) => ended,
-            None => self.end_running(&mut commit)?,
-        };
+        let kept = self.keep_last(&mut commit)?;
+        if kept.is_some() {
+            return Ok(kept);
+        }
+        let ended = self.end_running(&mut commit)?;
         self.keep_ended(&mut commit, ended).map(Some)
     }
 

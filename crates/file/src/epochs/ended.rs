@@ -51,29 +51,21 @@ impl Inner {
             Err(error) => (Err(error), None),
         };
         drop(commit);
-        // No lock is held any more: what a waker does is its own affair.
-        self.tell_ends(kept);
-        match epoch {
-            Ok((epoch, kept)) => {
-                self.tell_ends(kept);
-                Ok(epoch)
-            }
-            Err(error) => {
-                observe::commit_failed(&self.uuid, &error);
-                Err(error)
-            }
-        }
+        self.tell_kept(kept);
+        let (epoch, kept) = epoch.inspect_err(|error| observe::commit_failed(&self.uuid, error))?;
+        self.tell_kept(kept);
+        Ok(epoch)
     }
 
     /// Makes the last epoch durable that has ended, unless it is.
     pub(crate) fn keep_last(&self, commit: &mut Commit) -> Result<Option<EpochEnd>> {
-        if commit.closed.is_some() {
+        let ended = match commit.ended.take() {
+            Some(ended) => ended,
             // There was no room for it, or no memory.
-            let ended = self.end_running(commit)?;
-            return self.keep_ended(commit, ended).map(Some);
-        }
-        let ended = commit.ended.take();
-        ended.map(|ended| self.keep_ended(commit, ended)).transpose()
+            None if commit.closed.is_some() => self.end_running(commit)?,
+            None => return Ok(None),
+        };
+        self.keep_ended(commit, ended).map(Some)
     }
 
     /// Ends the running epoch. If it has nothing to keep, it is durable at once.
@@ -91,12 +83,12 @@ impl Inner {
         Ok((epoch, None))
     }
 
-    fn tell_ends(&self, kept: Option<EpochEnd>) {
+    /// Says that an epoch is durable, to threads, too.
+    fn tell_kept(&self, kept: Option<EpochEnd>) {
         if let Some(end) = kept {
             self.epochs.wake();
-            self.wake_durable();
             self.wake_keeper(false);
-            observe::epoch_ended(&self.uuid, &end);
+            self.tell_end(&end);
         }
     }
 
