@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use db::Db;
 use everleaf_testing::{Rng, count, seed_or, vecs};
-use tools::{Library, folder, is_there, run, source};
+use tools::{Changes, Library, folder, is_there, run, source};
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -73,32 +73,19 @@ fn what_a_program_in_c_said_to_be_on_disk_survives_kill_9() {
     run(compiler.arg(Library::built().shared()));
 
     let mut rng = Rng(seed_or(1));
-    let (mut place, mut made, mut model) = (folder(), 0, Pairs::new());
+    let new = || (folder(), Changes::new(apply, GROUP_MAX));
+    let (mut place, mut changes) = new();
     let (mut said, mut kept) = (0, 0);
     let rounds = count(20, 500);
     for round in 0..rounds {
         if round % 10 == 0 {
-            (place, made, model) = (folder(), 0, Pairs::new());
+            (place, changes) = new();
         }
         let pool = place.path().join("pool");
-        let acked = kill(&program, &pool, made + 1, &mut rng);
+        let acked = kill(&program, &pool, changes.made + 1, &mut rng);
         let found = if pool.exists() { pairs(&pool) } else { Pairs::new() };
-        let (least, before) = (acked.unwrap_or(made), made);
-        // All that was said is there; then the changes may end at any one.
-        while made < least {
-            made += 1;
-            apply(made, &mut model);
-        }
-        while model != found {
-            assert!(
-                made < least + GROUP_MAX,
-                "round {round}: change {least} was on disk, and the pool holds no state from there on"
-            );
-            made += 1;
-            apply(made, &mut model);
-        }
-        said += least - before;
-        kept += made - least;
+        let (acked, others) = changes.follow(acked, &found, &format!("round {round}"));
+        (said, kept) = (said + acked, kept + others);
     }
     println!(
         "{rounds} kills: {said} changes were said to be on disk, {kept} others were there, too"

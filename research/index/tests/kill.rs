@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use everleaf_rivals::named;
 use everleaf_testing::{Rng, count, seed_or};
-use tools::{Library, folder, is_there, run, source};
+use tools::{Changes, Library, folder, is_there, run, source};
 
 type Pairs = BTreeMap<u64, u64>;
 
@@ -78,30 +78,14 @@ fn what_a_program_in_c_said_to_be_durable_survives_kill_9() {
     let all = named::names().map(|name| (name, EMULATED_DAX));
     let on_file = everleaf_tree::named::NAMES.iter().map(|name| (*name, FILE));
     for (name, medium) in all.chain(on_file) {
-        let (folder, mut made, mut model) = (folder(), 0, Pairs::new());
+        let (folder, mut changes) = (folder(), Changes::new(apply, GROUP_MAX));
         let pool = folder.path().join("pool");
         let args = [name, medium, pool.to_str().expect("UTF-8")];
         for round in 0..count(2, 50) {
-            let acked = kill(&program, args, made + 1, &mut rng);
-            let (least, before) = (acked.unwrap_or(made), made);
-            let found = pairs(&program, args);
-            // All that was said is there; then the changes may end at any one.
-            while made < least {
-                made += 1;
-                apply(made, &mut model);
-            }
-            while model != found {
-                assert!(
-                    made < least + GROUP_MAX,
-                    "{name} on medium {medium}, round {round}: change {least} was durable, and the tree holds no state \
-                     from there on"
-                );
-                made += 1;
-                apply(made, &mut model);
-            }
-            kills += 1;
-            said += least - before;
-            kept += made - least;
+            let acked = kill(&program, args, changes.made + 1, &mut rng);
+            let what = format!("{name} on medium {medium}, round {round}");
+            let (acked, others) = changes.follow(acked, &pairs(&program, args), &what);
+            (kills, said, kept) = (kills + 1, said + acked, kept + others);
         }
     }
     println!(

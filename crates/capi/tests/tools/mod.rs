@@ -36,6 +36,45 @@ pub fn is_there(program: &str) -> bool {
     command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
+/// What a program makes that is killed, change by change.
+pub struct Changes<M> {
+    /// The last one that is there, and what all of them leave.
+    pub made: u64,
+    model: M,
+    apply: fn(u64, &mut M),
+    /// The most changes that are on their way at once.
+    on_their_way: u64,
+}
+
+impl<M: Default + PartialEq> Changes<M> {
+    pub fn new(apply: fn(u64, &mut M), on_their_way: u64) -> Self {
+        Self { made: 0, model: M::default(), apply, on_their_way }
+    }
+
+    fn go_on(&mut self) {
+        self.made += 1;
+        (self.apply)(self.made, &mut self.model);
+    }
+
+    /// A kill has left `found`: all up to the change that was acknowledged, if one was, and then up to any one. Says how many
+    /// were acknowledged since the last kill, and how many others are there, too.
+    #[track_caller]
+    pub fn follow(&mut self, acked: Option<u64>, found: &M, what: &str) -> (u64, u64) {
+        let (least, before) = (acked.unwrap_or(self.made), self.made);
+        while self.made < least {
+            self.go_on();
+        }
+        while self.model != *found {
+            assert!(
+                self.made < least + self.on_their_way,
+                "{what}: change {least} was acknowledged, and what is there is no state from there on"
+            );
+            self.go_on();
+        }
+        (least - before, self.made - least)
+    }
+}
+
 /// What a command prints; it must succeed.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {

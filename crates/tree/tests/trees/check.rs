@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, PageNo, Redo, Result, Word};
+use everleaf_pmem::{Dram, Error, Geometry, Medium, Page};
 use everleaf_pool::{Glance, Pool};
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::node::{HIGH_WORD, Kind, LOW_WORD, RUN_WORD, SIBLING_WORD};
@@ -17,6 +17,9 @@ use everleaf_tree::{
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::hooked::{Call, Hooked};
+use crate::refusing::Refusing;
 
 fn pool(slots: u32) -> Arc<Pool<Dram>> {
     let dram = Dram::new(Geometry::new(slots).expect("valid"), 4096).expect("memory");
@@ -317,68 +320,20 @@ fn a_raised_entry_is_found_whoever_walks_its_leaf() {
 /// The word of an anchor that announces a merge.
 const MERGE_WORD: usize = 2;
 
-/// Memory whose process ends at a store; or that only readers use.
-struct Cut {
-    inner: Dram,
-    stores: AtomicU64,
-    is_read_only: bool,
+fn memory() -> Dram {
+    Dram::new(Geometry::new(4).expect("valid"), 256).expect("memory")
 }
 
-impl Cut {
-    fn new(stores: u64) -> Self {
-        let inner = Dram::new(Geometry::new(4).expect("valid"), 256).expect("memory");
-        Self { inner, stores: stores.into(), is_read_only: false }
+/// What memory holds, for who only reads.
+fn for_readers(from: &impl Medium) -> Refusing {
+    let copy = memory();
+    for no in 0..from.limit() {
+        let (from, to) = (from.page(no).expect("inside"), copy.page(no).expect("inside"));
+        let held = to.latch().lock();
+        (0..from.geometry().page_words()).for_each(|i| copy.store(to.word(i), from.word(i).load()));
+        held.unlock_unchanged();
     }
-
-    /// What the memory holds, for who only reads.
-    fn for_readers(&self) -> Self {
-        let copy = Self { is_read_only: true, ..Self::new(u64::MAX) };
-        for no in 0..self.inner.limit() {
-            let (from, to) =
-                (self.inner.page(no).expect("inside"), copy.inner.page(no).expect("inside"));
-            let held = to.latch().lock();
-            (0..from.geometry().page_words())
-                .for_each(|i| copy.inner.store(to.word(i), from.word(i).load()));
-            held.unlock_unchanged();
-        }
-        copy
-    }
-}
-
-impl Medium for Cut {
-    type Op<'m> = ();
-    const JOURNALED: bool = false;
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-    fn limit(&self) -> PageNo {
-        self.inner.limit()
-    }
-    fn page(&self, no: PageNo) -> Result<Page<'_>> {
-        self.inner.page(no)
-    }
-    fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
-        self.inner.fetch(page, redo)
-    }
-    fn store(&self, word: Word<'_>, value: u64) {
-        let left = self.stores.load(Ordering::Relaxed);
-        assert!(left > 0, "the process has ended");
-        self.stores.store(left - 1, Ordering::Relaxed);
-        self.inner.store(word, value);
-    }
-    fn flush(&self, page: Page<'_>, line: usize) {
-        self.inner.flush(page, line);
-    }
-    fn fence(&self) {
-        self.inner.fence();
-    }
-    fn enter(&self) -> Result<()> {
-        if self.is_read_only { Err(Error::ReadOnly) } else { Ok(()) }
-    }
-    fn note(&self, (): &mut (), _: Page<'_>, _: Change<'_>) {}
-    fn epoch(&self, (): &()) -> u64 {
-        0
-    }
+    Refusing::new(copy, || Err(Error::ReadOnly))
 }
 
 /// Wherever the process ends among the stores of merges, who opens the pool for reading finds no damage.
@@ -386,15 +341,21 @@ impl Medium for Cut {
 fn a_merge_that_was_cut_off_is_no_damage_to_who_only_reads() {
     let mut absorbed = 0;
     for cut in 0.. {
-        let pool = Arc::new(CircTree::format_pool(Cut::new(u64::MAX)).expect("formats"));
+        let stores = Arc::new(AtomicU64::new(u64::MAX));
+        let left = Arc::clone(&stores);
+        let medium = Hooked::new(memory(), move |call| {
+            let is_last = call == Call::Store && left.fetch_sub(1, Ordering::Relaxed) == 0;
+            assert!(!is_last, "the process has ended");
+        });
+        let pool = Arc::new(CircTree::format_pool(medium).expect("formats"));
         let tree = CircTree::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
         for i in 0..40 {
             Index::insert(&tree, i, i).expect("space");
         }
-        pool.medium().stores.store(cut, Ordering::Relaxed);
+        stores.store(cut, Ordering::Relaxed);
         let removes = || (0..40).filter(|i| i % 4 > 0).for_each(|i| drop(Index::remove(&tree, i)));
         let is_over = catch_unwind(AssertUnwindSafe(removes)).is_ok();
-        let copy = Arc::new(CircTree::open_pool(pool.medium().for_readers()).expect("a pool"));
+        let copy = Arc::new(CircTree::open_pool(for_readers(pool.medium())).expect("a pool"));
         std::mem::forget(tree);
         let tree = CircTree::open(Arc::clone(&copy), INDEX_ANCHOR).expect("a tree");
         for threads in [1, 3] {

@@ -1,16 +1,14 @@
 //! FAIR's redistribution: a sparse leaf gets entries of its left neighbour, under crashes and beside readers.
 
-use std::cell::Cell;
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use crate::common::{print, scale, sim};
 use crate::tree::{HAPPENED, Happened, Kind, images};
+use crate::turns::beside;
 use everleaf_crash_check::{
     CrashPoint, Explorer, MapWrite, Persistency, Recording, Script, SharedMedium, Trace,
 };
-use everleaf_pmem::schedule::{Point, set_hook};
 use everleaf_pmem::{Counted, Counts, Dram, Geometry, Medium, Sim};
 use everleaf_tree::{
     CircTree, FastFair, FastFairBinary, FastFairF, FastFairS, FastLogging, Index, Reading,
@@ -261,68 +259,6 @@ fn all_keys_are_found_while_leaves_give() {
 
 // A reader that does not wait, stopped in one place, beside the removal with its gift, stopped in two.
 
-const WRITER: usize = 0;
-const READER: usize = 1;
-
-static TURN: AtomicUsize = AtomicUsize::new(WRITER);
-static ENDED: [AtomicBool; 2] = [AtomicBool::new(false), AtomicBool::new(false)];
-/// Before which access each gives the turn away: the writer's first and second, the reader's.
-static STOPS: [AtomicUsize; 3] = [AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0)];
-
-thread_local!(static ACCESSES: Cell<usize> = const { Cell::new(0) });
-
-fn wait_for_turn(me: usize) {
-    while TURN.load(SeqCst) != me && !ENDED[1 - me].load(SeqCst) {
-        std::thread::yield_now();
-    }
-}
-
-fn give_way(me: usize) {
-    if !ENDED[1 - me].load(SeqCst) {
-        TURN.store(1 - me, SeqCst);
-        wait_for_turn(me);
-    }
-}
-
-fn step(me: usize, point: Point, counts: bool, stops: &[AtomicUsize]) {
-    if point == Point::Pause {
-        return give_way(me);
-    }
-    if counts {
-        ACCESSES.set(ACCESSES.get() + 1);
-        if stops.iter().any(|stop| stop.load(SeqCst) == ACCESSES.get()) {
-            give_way(me);
-        }
-    }
-}
-
-fn writer_step(point: Point) {
-    step(WRITER, point, point == Point::Write, &STOPS[..2]);
-}
-
-fn reader_step(point: Point) {
-    step(READER, point, true, &STOPS[2..]);
-}
-
-/// The other side goes on when this one ends, however it does.
-struct End(usize);
-
-impl Drop for End {
-    fn drop(&mut self) {
-        set_hook(None);
-        ENDED[self.0].store(true, SeqCst);
-    }
-}
-
-fn run(me: usize, hook: fn(Point), work: impl FnOnce()) -> usize {
-    let _end = End(me);
-    wait_for_turn(me);
-    ACCESSES.set(0);
-    set_hook(Some(hook));
-    work();
-    ACCESSES.get()
-}
-
 /// What the reader looks for.
 #[derive(Debug, Clone, Copy)]
 enum Look {
@@ -338,39 +274,25 @@ fn gift_beside_reader(look: Look, stops: [usize; 3]) -> (usize, usize) {
     let tree = tree.reading(Reading::LockFree).expect("linear nodes");
     let before = entries::<_, FastFair<Dram>>(&tree);
     let after: Vec<_> = before.iter().copied().filter(|(key, _)| *key != SECOND).collect();
-    for (stop, at) in STOPS.iter().zip(stops) {
-        stop.store(at, SeqCst);
-    }
-    ENDED.iter().for_each(|ended| ended.store(false, SeqCst));
-    TURN.store(WRITER, SeqCst);
-    std::thread::scope(|scope| {
-        let tree = &tree;
-        let writer = scope.spawn(move || {
-            run(WRITER, writer_step, || {
-                assert_eq!(Index::remove(tree, SECOND).expect("memory"), Some(!SECOND));
-            })
-        });
-        let reader = scope.spawn(move || {
-            run(READER, reader_step, || {
-                let found = match look {
-                    Look::Key(key) => {
-                        let value = Index::get(tree, key).expect("no damage");
-                        assert_eq!(value, Some(!key), "{key:#x}, {stops:?}");
-                        return;
-                    }
-                    Look::Up => tree.range(Unbounded, Unbounded, usize::MAX).expect("no damage"),
-                    Look::Down => {
-                        let down = tree.range_back(Unbounded, Unbounded, usize::MAX);
-                        let mut down = down.expect("no damage");
-                        down.reverse();
-                        down
-                    }
-                };
-                assert!(found == before || found == after, "{look:?}, {stops:?}: {found:x?}");
-            })
-        });
-        (writer.join().expect("no panic"), reader.join().expect("no panic"))
-    })
+    let read = || {
+        let found = match look {
+            Look::Key(key) => {
+                let value = Index::get(&tree, key).expect("no damage");
+                assert_eq!(value, Some(!key), "{key:#x}, {stops:?}");
+                return;
+            }
+            Look::Up => tree.range(Unbounded, Unbounded, usize::MAX).expect("no damage"),
+            Look::Down => {
+                let down = tree.range_back(Unbounded, Unbounded, usize::MAX);
+                let mut down = down.expect("no damage");
+                down.reverse();
+                down
+            }
+        };
+        assert!(found == before || found == after, "{look:?}, {stops:?}: {found:x?}");
+    };
+    let write = || assert_eq!(Index::remove(&tree, SECOND).expect("memory"), Some(!SECOND));
+    beside(stops, write, read)
 }
 
 /// Answers how many runs there were.

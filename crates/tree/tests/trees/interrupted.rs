@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, PageNo, Redo, Result, Word};
+use everleaf_pmem::{Dram, Error, Geometry};
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::slots::{Circular, Layout, Linear, Logged, Sentinel};
 use everleaf_tree::slots::{Keys, OwnedOf, Strings, Words};
@@ -13,50 +13,7 @@ use everleaf_tree::{INDEX_ANCHOR, Leaks, leaks};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Memory that refuses the step after so many others; 0: none.
-struct Refusing {
-    inner: Dram,
-    left: AtomicU64,
-}
-
-impl Medium for Refusing {
-    type Op<'m> = ();
-    const JOURNALED: bool = false;
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-    fn limit(&self) -> PageNo {
-        self.inner.limit()
-    }
-    fn page(&self, no: PageNo) -> Result<Page<'_>> {
-        self.inner.page(no)
-    }
-    fn fetch(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
-        self.inner.fetch(page, redo)
-    }
-    fn store(&self, word: Word<'_>, value: u64) {
-        self.inner.store(word, value);
-    }
-    fn flush(&self, page: Page<'_>, line: usize) {
-        self.inner.flush(page, line);
-    }
-    fn fence(&self) {
-        self.inner.fence();
-    }
-    fn enter(&self) -> Result<()> {
-        match self.left.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            left => {
-                self.left.store(left - 1, Ordering::Relaxed);
-                if left == 1 { Err(Error::Full { bytes: 0 }) } else { Ok(()) }
-            }
-        }
-    }
-    fn note(&self, (): &mut (), _: Page<'_>, _: Change<'_>) {}
-    fn epoch(&self, (): &()) -> u64 {
-        0
-    }
-}
+use crate::refusing::Refusing;
 
 type Tree<L, K> = Blink<Refusing, (L, Sentinel, K)>;
 
@@ -93,14 +50,23 @@ where
     K::Value: PartialEq + Clone + std::fmt::Debug,
 {
     let inner = Dram::new(Geometry::new(8).expect("valid"), 4096).expect("memory");
-    let medium = Refusing { inner, left: 0.into() };
+    // The step after so many others is refused; 0: none.
+    let left = Arc::new(AtomicU64::new(0));
+    let steps = Arc::clone(&left);
+    let medium = Refusing::new(inner, move || match steps.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        left => {
+            steps.store(left - 1, Ordering::Relaxed);
+            if left == 1 { Err(Error::Full { bytes: 0 }) } else { Ok(()) }
+        }
+    });
     let pool = Arc::new(Tree::<L, K>::format_pool(medium).expect("formats"));
     let tree: Tree<L, K> = Blink::create(Arc::clone(&pool), INDEX_ANCHOR).expect("space");
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut model, mut most) = (BTreeMap::<OwnedOf<K>, K::Value>::new(), 0);
     for i in 0..6_000u64 {
         let refused = if rng.random_bool(0.5) { rng.random_range(1..5) } else { 0 };
-        pool.medium().left.store(refused, Ordering::Relaxed);
+        left.store(refused, Ordering::Relaxed);
         let (key, growing) = (key(&mut rng), i / 1500 % 2 == 0);
         let borrowed = std::borrow::Borrow::borrow(&key);
         if rng.random_bool(if growing { 0.8 } else { 0.3 }) {
@@ -112,7 +78,7 @@ where
             assert_eq!(put.old, model.remove::<K::Key>(borrowed), "seed {seed}, {i}");
         }
         if i % 100 == 0 {
-            pool.medium().left.store(0, Ordering::Relaxed);
+            left.store(0, Ordering::Relaxed);
             let wanted: Vec<_> = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
             assert!(content(&tree) == wanted, "seed {seed}, {i}");
             let report = tree.check().expect("memory");

@@ -43,6 +43,8 @@ mod racing;
 mod racing_merge;
 mod readers;
 mod reclaim;
+mod refusing;
 mod schedules;
 mod several_trees;
 mod threads_file;
+mod turns;
