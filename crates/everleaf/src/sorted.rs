@@ -91,6 +91,10 @@ impl<V> Sorted<V> {
         self.place(key).ok().map(|(no, at)| &self.lists[no][at].1)
     }
 
+    pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
+        self.place(key).ok().map(|(no, at)| &mut self.lists[no][at].1)
+    }
+
     /// The value of a key, which gets one if it is not there.
     ///
     /// # Errors

@@ -151,6 +151,33 @@ fn epochs_that_fit_do_not_fill_memory_one_after_the_other() {
     }
 }
 
+/// What waits for recovery keeps no epoch from being larger than memory.
+#[test]
+fn an_epoch_behind_a_crash_is_larger_than_memory_too() {
+    for background in [false, true] {
+        let io = SimIo::new(1);
+        let db = open(&io, background);
+        let tree = db.tree("t").expect("room");
+        let mut model = Model::new();
+        change(&tree, &mut model, 0);
+        db.checkpoint().expect("no fault");
+        for i in 0..2_000 {
+            tree.put(key(i), value(i + 7)).expect("room");
+            model.insert(key(i), value(i + 7));
+        }
+        db.sync().expect("no fault");
+        let db = open(&io.power_cut(1), background);
+        let tree = db.tree("t").expect("there");
+        // Before all pages have come that the journal says something of.
+        for i in 1_000_000..1_060_000 {
+            tree.put(key(i), value(i)).expect("room");
+            model.insert(key(i), value(i));
+        }
+        expect_holds(&db, &model);
+        expect_in_memory(&db, "behind a crash");
+    }
+}
+
 #[test]
 fn threads_write_more_than_memory_holds_beside_ends_of_epochs() {
     const THREADS: u64 = 4;

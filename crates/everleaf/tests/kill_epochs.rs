@@ -59,6 +59,8 @@ fn meddle(db: &Db, path: &str, random: &mut Random, next: u64) {
         1 => drop(db.compact().expect("a compaction")),
         2 => {
             let copy = format!("{path}-copy{next}");
+            // A kill may have left one.
+            let _ = std::fs::remove_file(&copy);
             assert!(db.backup(&copy).expect("a backup") < epoch);
             std::fs::remove_file(copy).expect("it is there");
         }

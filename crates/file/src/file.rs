@@ -197,10 +197,6 @@ impl File {
     pub fn epoch_bytes(&self) -> u64 {
         self.inner.epoch_bytes()
     }
-    /// A page for which the journal holds changes that have not been applied: touch it.
-    pub fn pending(&self) -> Option<PageNo> {
-        self.inner.pending()
-    }
     /// Whether the journal is half full.
     pub fn checkpoint_due(&self) -> bool {
         lock(&self.inner.work).checkpoint_due
@@ -570,6 +566,9 @@ impl Medium for File {
     fn throttle(&self, adds: bool) -> Result<()> {
         debug_assert!(holds_no_latch(), "who waits here keeps others from a page");
         if self.may_wait() { self.inner.throttle(adds) } else { Ok(()) }
+    }
+    fn pending(&self) -> Option<PageNo> {
+        self.inner.pending()
     }
     #[inline(always)]
     fn enter(&self) -> Result<FileOp<'_>> {

@@ -170,6 +170,11 @@ pub trait Medium: Send + Sync + 'static {
         Ok(())
     }
 
+    /// A page that a journal says more of than it has: whoever fetches it brings it up to date.
+    fn pending(&self) -> Option<PageNo> {
+        None
+    }
+
     /// A step begins; all pages that it will change are latched. It may note [`NOTED_PAGES`] changes
     /// of a page's length and [`FEW_CHANGES`] small ones: there is memory for those, so that nothing
     /// after this can fail.

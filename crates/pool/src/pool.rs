@@ -278,6 +278,16 @@ impl<M: Medium> Pool<M> {
             }
         })
     }
+    /// Brings every page up to date of which a journal says more than it has, while it `goes_on`. O(those pages).
+    ///
+    /// # Errors
+    /// Those of reading a page.
+    pub fn drain(&self, goes_on: impl Fn() -> bool) -> Result<()> {
+        while let Some(no) = self.medium.pending().filter(|_| goes_on()) {
+            drop(self.latch(no)?);
+        }
+        Ok(())
+    }
     /// As [`Medium::throttle`], [`with_room`](Self::with_room).
     ///
     /// # Errors
@@ -286,13 +296,17 @@ impl<M: Medium> Pool<M> {
     pub fn throttle(&self, adds: bool) -> Result<()> {
         match self.medium.throttle(adds) {
             Ok(()) => Ok(()),
-            Err(_) => self.throttle_again(adds),
+            Err(error) => self.throttle_again(adds, &error),
         }
     }
 
     #[cold]
-    fn throttle_again(&self, adds: bool) -> Result<()> {
+    fn throttle_again(&self, adds: bool, error: &Error) -> Result<()> {
         self.settle();
+        if matches!(error, Error::EpochTooLarge { .. }) {
+            // A checkpoint makes room when nothing waits for recovery any more.
+            self.drain(|| true)?;
+        }
         self.medium.throttle(adds)
     }
 

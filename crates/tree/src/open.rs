@@ -259,7 +259,9 @@ impl FilePool {
     /// # Errors
     /// I/O errors and Corrupt.
     pub fn drain(&self) -> Result<()> {
-        drain(&self.pool, &AtomicBool::new(false)).map(drop)
+        self.pool.drain(|| true)?;
+        self.pool.settle();
+        Ok(())
     }
 
     /// Writes all changed pages to their new places and empties the journal, so that the next open has
@@ -323,18 +325,6 @@ impl Drop for FilePool {
     }
 }
 
-/// Says whether values that were freed wait for something still.
-fn drain(pool: &Pool<File>, stop: &AtomicBool) -> Result<bool> {
-    let file = pool.medium();
-    while let Some(no) = file.pending() {
-        if stop.load(Ordering::Acquire) {
-            break;
-        }
-        drop(pool.latch(no)?);
-    }
-    Ok(pool.settle())
-}
-
 /// Keeps the journal short. An error of a write poisons the file; one of a read shows again at the next
 /// touch of the page. Neither is reported here; the journal is kept, and reading is tried again.
 struct JournalKeeper {
@@ -354,9 +344,13 @@ impl Job for JournalKeeper {
             file.set_kept(false);
             return None;
         }
-        let drained = drain(&pool, &self.stop);
+        let drained = pool.drain(|| !self.stop.load(Ordering::Acquire));
         file.set_kept(drained.is_ok());
-        let Ok(is_waited_for) = drained else { return Some(KEEPER_REST) };
+        if drained.is_err() {
+            return Some(KEEPER_REST);
+        }
+        // Values that were freed may wait for something still.
+        let is_waited_for = pool.settle();
         if file.checkpoint_due() && goes_on() && file.checkpoint_steadily().is_err() {
             // For want of memory, say.
             file.set_kept(false);

@@ -402,7 +402,10 @@ pub(super) fn apply_alone(
     alone: Option<&Alone<'_>>,
 ) -> Result<()> {
     match alone.and_then(|alone| alone.cut) {
-        Some(cut) => versions.unseen_by(cut, || part.apply_one(change)),
+        Some(cut) => {
+            let kept = (part.tree.images(), change.key);
+            versions.unseen_by(cut, kept, || part.apply_one(change))
+        }
         None => part.apply_one(change),
     }
 }

@@ -350,16 +350,28 @@ impl Versions {
     }
 
     /// Runs the write of a transaction that is alone: what that replaces is kept for other cuts than its own, which ends
-    /// with it. If it fails, the cut goes on.
-    pub fn unseen_by<T>(&self, cut: &Cut, write: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// with it. If it fails, the cut goes on. If it has found no room, nothing has changed, and nothing is kept that would
+    /// say so: the transaction may be tried again.
+    pub fn unseen_by<T>(
+        &self,
+        cut: &Cut,
+        (images, key): (&Images, &[u8]),
+        write: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let before = images.last_change(key);
         let cuts = lock(&self.cuts);
         let other = cuts.iter().rev().find(|(at, _)| *at != cut.at);
         self.newest.store(other.map_or(0, |(at, _)| at + 1), Ordering::Relaxed);
         drop(cuts);
         let done = write();
-        match done {
+        match &done {
             Ok(_) => cut.end(),
-            Err(_) => self.show_newest(&lock(&self.cuts)),
+            Err(error) => {
+                if matches!(error, Error::Full { .. }) {
+                    images.take_back(key, before, self);
+                }
+                self.show_newest(&lock(&self.cuts));
+            }
         }
         done
     }
@@ -589,6 +601,28 @@ impl Images {
             debug_assert_eq!(rest, None, "so many fit");
         }
         Ok(())
+    }
+
+    /// When a key was changed last, if that is known.
+    fn last_change(&self, key: &[u8]) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
+        read(&self.keys).get(key)?.images().last().map(|image| image.until)
+    }
+
+    /// Forgets what a write has kept of a key that was last changed `before`, and was not changed by it. The caller keeps
+    /// other writers out.
+    fn take_back(&self, key: &[u8], before: Option<u64>, versions: &Versions) {
+        let mut keys = write(&self.keys);
+        let Some(chain) = keys.get_mut(key) else { return };
+        let bytes = chain.bytes();
+        let last = chain.images().last().map(|image| image.until);
+        if let Some(last) = last.filter(|last| Some(*last) != before) {
+            chain.retain(|image| image.until != last);
+            // The key stays until a sweep.
+            versions.forget(1, bytes - chain.bytes());
+        }
     }
 
     /// Whether a key was changed after a cut.

@@ -105,3 +105,38 @@ fn a_transaction_that_waits_for_room_loses_nobodys_write() {
     let tree = db.open_tree("t").expect("sound").expect("it is there");
     assert!((0..COUNTERS).all(|i| count_of(&tree, i) == whole(i)), "EVERLEAF_SEED={seed}");
 }
+
+/// The only write of a transaction finds no room at first, and then that of a dropped tree. A snapshot keeps what it
+/// replaces, and what the failed attempt kept is no other's change.
+#[test]
+fn a_transaction_that_finds_room_later_does_not_meet_itself() {
+    let mut done = 0;
+    for long in (0..40).map(|round| vec![1; 200 + 50 * round]) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new().page_bytes(512).max_bytes(200_000).background(false);
+        let db = options.open(dir.path().join("p.ever")).expect("room");
+        let [tree, filler, dropped] = ["t", "filler", "dropped"].map(|t| db.tree(t).expect("room"));
+        for i in 0..100 {
+            tree.put([i], [i; 20]).expect("room");
+            dropped.put([i], [i; 100]).expect("room");
+        }
+        // It stays while somebody could read it, and for a while after that.
+        let before = db.snapshot().expect("memory");
+        assert!(db.drop_tree("dropped").expect("it is there"));
+        let snapshot = db.snapshot().expect("memory");
+        while filler.put(filler.len().expect("open").to_le_bytes(), [3; 300]).is_ok() {}
+        let tx = db.begin();
+        assert_eq!(tx.get(&tree, [7]).expect("sound").as_deref(), Some(&[7; 20][..]));
+        tx.put(&tree, [7], &long).expect("memory");
+        drop(before);
+        match tx.commit() {
+            Ok(()) => done += 1,
+            Err(Error::Full { .. }) => continue,
+            Err(error) => panic!("nobody else has changed what it reads: {error}"),
+        }
+        assert_eq!(tree.get([7]).expect("sound").as_deref(), Some(&long[..]));
+        let then = snapshot.tree("t").expect("open").expect("it was there");
+        assert_eq!(then.get([7]).expect("sound").as_deref(), Some(&[7; 20][..]));
+    }
+    assert!(done > 0, "the dropped tree had no room");
+}

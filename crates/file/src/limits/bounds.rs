@@ -17,7 +17,7 @@
 //! rather than stop at the end. It counts only while somebody keeps the journal short.
 //!
 //! Without a thread that ends epochs nobody ever waits here, because nobody would let them in. A writer that would
-//! change more pages than memory may hold is [refused](super::room).
+//! change more pages than memory may hold [makes room](super::room) itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};

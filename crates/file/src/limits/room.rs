@@ -8,8 +8,8 @@
 //! comes here.
 //!
 //! **The running epoch is too large.** Pages that it has changed cannot leave memory before it has ended.
-//! Where a thread ends epochs, writers wait for a checkpoint ([`crate::limits::bounds`]); where the program does,
-//! nobody would come, so writers are refused.
+//! Where a thread ends epochs, writers wait for a checkpoint ([`crate::limits::bounds`]); where the program does, the
+//! writer makes [one](crate::checkpoint::ahead) in the midst of the epoch, and is refused if that fails.
 //!
 //! A batch is never refused half-way: it asks before its first change.
 
@@ -70,10 +70,8 @@ impl Inner {
     /// epoch. To be called with no latch in hand.
     #[cold]
     pub(crate) fn relieve(&self) {
-        if self.bounds.crowd().is_some() && self.wait_for_run() {
-            // One that ran has not helped. Whoever is to be told of a failure meets it.
-            let _ = self.checkpoint();
-        }
+        // One that ran may have helped; others go on meanwhile. Whoever is to be told of a failure meets it.
+        while self.bounds.crowd().is_some() && self.wait_for_run() && self.checkpoint().is_ok() {}
         if self.bounds.crowd().is_none() {
             self.barrier.fetch_and(!CROWDED, Ordering::SeqCst);
         }
