@@ -227,9 +227,10 @@ impl<'a> Walker<'a> {
         if facts.generation < last.generation {
             return Ok(None);
         }
-        // An epoch that begins here says that the block before was durable, so it was another one. A
-        // later piece of a later open says only that this open has begun its epoch earlier.
-        if !is_linked && (facts.generation == last.generation || facts.piece == 0) {
+        // An epoch that begins here says that the block before was durable, so it was another one. A later
+        // piece says only that its epoch has begun earlier: in a later open, or before a block that was
+        // written again, with more records, after the disk had no room for it.
+        if !is_linked && facts.piece == 0 {
             let what = format!("block {} does not follow the block before it", facts.number);
             return Err(corrupt(spot, what));
         }

@@ -340,6 +340,24 @@ fn blocks_of_another_pool_do_not_count_and_bad_links_are_damage() {
     assert_eq!(disk.last(), 1, "an earlier open wrote it");
 }
 
+/// A write that found no room is made again, with more records, and a crash may keep the first one.
+#[test]
+fn a_block_that_was_written_again_is_a_torn_tail() {
+    let (disk, mut writer) = (Disk::new(), Writer::new());
+    disk.put(&writer.epoch(&records(0, &[100])));
+    let mut first = writer.clone();
+    (first.most, writer.most) = (150, 250);
+    let first = first.epoch(&records(1, &[100, 100]));
+    let again = writer.epoch(&records(1, &[100, 100, 100, 100]));
+    assert_eq!((first.len(), again.len()), (2, 2));
+    disk.put(&again);
+    assert_eq!(disk.last(), 2);
+    disk.put(&first[..1].to_vec());
+    assert_eq!(disk.last(), 1);
+    disk.put(&writer.epoch(&records(2, &[100])));
+    assert!(disk.is_damaged(), "all of that epoch was durable");
+}
+
 /// The same block, as another pool would have written it.
 fn of_another_pool(block: &(u64, Vec<u8>)) -> Vec<u8> {
     let (facts, _) = key().head(&block.1).expect("a head");

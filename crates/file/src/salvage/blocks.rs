@@ -127,6 +127,9 @@ impl Chooser<'_> {
             // A later open has begun this epoch earlier: what has its numbers was given up.
             let first = facts.number - u64::from(facts.piece).min(facts.number);
             self.chosen.retain(|block| block.facts.number < first);
+        } else if facts.piece > 0 && !self.was_durable(facts) {
+            // The block before was written again, and a crash has kept what was written first.
+            return false;
         } else {
             let what = format!("block {} does not follow the block before it", facts.number);
             self.found.push((facts.place, what));
@@ -141,12 +144,15 @@ impl Chooser<'_> {
         let first = self.chosen.partition_point(|block| block.facts.epoch < epoch);
         let mut numbers = self.chosen[first..].iter().zip(0..);
         let is_whole = stopped.facts.ends_epoch && numbers.all(|(b, piece)| b.facts.piece == piece);
-        let was_durable =
-            stopped.facts.number < self.start.floor || epoch <= self.start.durable_epoch;
-        if !is_whole && !was_durable {
+        if !is_whole && !self.was_durable(&stopped.facts) {
             self.chosen.truncate(first);
         }
         Some(stopped)
+    }
+
+    /// Whether the superblock says that a block was durable.
+    fn was_durable(&self, facts: &BlockFacts) -> bool {
+        facts.number < self.start.floor || facts.epoch <= self.start.durable_epoch
     }
 
     /// Says which blocks are missing.
