@@ -129,7 +129,7 @@ impl Default for FileOptions {
             interval: Duration::from_millis(10),
             journal_bytes: 256 << 20,
             pending_bytes: 8 << 20,
-            spill_bytes: 2 << 20,
+            spill_bytes: 128 << 10,
             compression: Compression::None,
             spare_extents: 8,
             reserve_from: 16,

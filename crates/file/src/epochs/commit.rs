@@ -111,7 +111,7 @@ impl Inner {
             self.expect_reserve(adds)?;
         }
         if barrier & SPILL != 0 {
-            match self.spill() {
+            match self.spill_soon() {
                 Err(error) if adds && !is_pinned && is_want_of_room(&error) => return Err(error),
                 // Other failures have poisoned the file, or show again.
                 _ => {}

@@ -110,7 +110,7 @@ impl Inner {
     }
 }
 
-/// Makes epochs durable that the program has ended.
+/// Makes epochs durable that the program has ended, and spills the one that runs.
 pub(crate) struct Syncs {
     inner: Weak<Inner>,
 }
@@ -128,7 +128,7 @@ impl Job for Syncs {
             return None;
         }
         // A failure has poisoned the file and is told to whoever writes or waits next.
-        let kept = inner.wait_durable(inner.last_ended());
+        let kept = inner.wait_durable(inner.last_ended()).and_then(|()| inner.spill_now());
         inner.wake_keeper(false);
         (kept.is_err() && inner.poisoned().is_none()).then_some(AGAIN)
     }

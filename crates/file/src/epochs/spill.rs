@@ -1,17 +1,18 @@
 //! Epochs that are longer than memory should hold of them.
 //!
 //! Where no thread ends epochs, the program does, whenever it likes. What steps have noted by then would
-//! fill memory, and be written all at once. So when the slots hold much of the running epoch, the next
-//! writer *spills* it: it takes what they hold, step by whole step, and writes that to the journal as
-//! blocks which do not end the epoch. The block that does is the last one, and the commit record: a
+//! fill memory, and be written all at once. So when the slots hold much of the running epoch, it is *spilled*:
+//! a task, or the next writer where there is none or it does not get on, takes what they hold, step by whole
+//! step, and writes that to the journal as blocks which do not end the epoch. The block that does is the last one, and the commit record: a
 //! crash before it takes back all of them.
 //!
 //! ```text
 //! slots ──(SPILL_BYTES noted)──> block, piece 0     slots ──> block, piece 1  …  end ──> last piece, sync
 //! ```
 //!
-//! Nothing waits for a spill. It is synced when twice as much has been written, together with large
-//! values, so that the end of the epoch finds little that the disk still has to write.
+//! Nothing waits for a spill. When 64 times as much has been written, a task syncs that, together with large
+//! values, so that the end of the epoch finds little that the disk still has to write. The writer does it where there
+//! is no task, or the disk is far behind.
 //!
 //! The chain of the journal *goes on from* the epoch's first block until the epoch has ended: what a
 //! superblock says, and what a backup copies, is [`Chain::whole_end`](crate::inner::Chain::whole_end).
@@ -29,13 +30,52 @@ use crate::journal::BLOCK_HEAD;
 use crate::observe::{self, Stall};
 
 impl Inner {
+    /// Has the running epoch spilled: by the task that syncs it, if there is one, and it gets on.
+    ///
+    /// # Errors
+    /// Those of [`spill`](Self::spill).
+    #[cold]
+    pub(crate) fn spill_soon(&self) -> Result<()> {
+        match self.ahead.syncs.get() {
+            Some(task) if !self.spills.is_overdue(self.epochs.now(), &self.bounds) => {
+                // Whoever tells of more from now on asks again.
+                self.barrier.fetch_and(!SPILL, Ordering::SeqCst);
+                task.wake();
+                Ok(())
+            }
+            _ => self.spill(),
+        }
+    }
+
+    /// What the task does that [somebody](Self::spill_soon) has asked for.
+    ///
+    /// # Errors
+    /// Those of [`spill`](Self::spill).
+    pub(crate) fn spill_now(&self) -> Result<()> {
+        if self.spills.is_due(self.epochs.now(), &self.bounds) {
+            self.try_spill()?;
+        }
+        self.sync_spilled()
+    }
+
+    /// As [`try_spill`](Self::try_spill), by a writer.
+    ///
+    /// # Errors
+    /// Those of it.
+    #[cold]
+    pub(crate) fn spill(&self) -> Result<()> {
+        let begun = Instant::now();
+        let spilled = self.try_spill();
+        observe::stalled(&self.uuid, Stall::Spill, begun.elapsed());
+        spilled
+    }
+
     /// Spills the running epoch, unless somebody ends it just now. After a lack of memory, or of room on the
     /// disk, the epoch goes on with what it has, and a later writer tries again.
     ///
     /// # Errors
     /// Those of writing: another one than that has poisoned the file.
-    #[cold]
-    pub(crate) fn spill(&self) -> Result<()> {
+    fn try_spill(&self) -> Result<()> {
         // Not to be waited for: who ends the epoch may wait for a batch of this thread.
         let mut commit = match self.commit.try_lock() {
             Ok(commit) => commit,
@@ -44,14 +84,11 @@ impl Inner {
         };
         // Whoever tells of more from now on asks again.
         self.barrier.fetch_and(!SPILL, Ordering::SeqCst);
-        let begun = Instant::now();
         if !self.makes_way(&mut commit)? {
             return Ok(());
         }
         let spilled = self.spill_running(&mut commit);
         self.note_room(&spilled);
-        drop(commit);
-        observe::stalled(&self.uuid, Stall::Spill, begun.elapsed());
         spilled
     }
 
@@ -72,12 +109,25 @@ impl Inner {
                 self.count_journal(commit);
             }
         }
-        if self.spills.is_loose() {
-            // What is written meanwhile may be in this sync, or wait for the next one.
-            self.spills.begin_sync();
-            self.sync_data("syncing the journal")?;
+        match self.ahead.syncs.get() {
+            Some(syncs) if !self.spills.is_far_too_loose() => {
+                if self.spills.is_loose() {
+                    syncs.wake();
+                }
+                Ok(())
+            }
+            _ => self.sync_spilled(),
         }
-        Ok(())
+    }
+
+    /// Syncs what was spilled, if that is much.
+    fn sync_spilled(&self) -> Result<()> {
+        if !self.spills.is_loose() {
+            return Ok(());
+        }
+        // What is written meanwhile may be in this sync, or wait for the next one.
+        self.spills.begin_sync();
+        self.sync_data("syncing the journal")
     }
 
     /// Takes what slots hold of the running epoch, behind what is in the block.

@@ -57,6 +57,10 @@ const TURN_LEAST_PAGES: u64 = TELL_PAGES as u64 * PAGE_NOTES;
 const JOURNAL_LEAST: u64 = 1 << 20;
 /// A turn lapses when so many epochs have become durable since it was given.
 const ROUNDS: usize = 4;
+/// Slots hold no more of an epoch than so many spills would write.
+const HELD_SPILLS: u64 = 8;
+/// What so many spills have written is synced.
+const LOOSE_SPILLS: u64 = 64;
 /// Those who wait are woken in so many groups.
 const GROUPS: usize = 64;
 
@@ -538,14 +542,29 @@ impl Spills {
         TELL_BYTES.min(usize::try_from(self.at).unwrap_or(usize::MAX))
     }
 
-    /// Whether slots hold much of the running epoch.
+    /// Bytes that slots hold of the running epoch.
+    fn held(&self, epoch: u64, bounds: &WriteBounds) -> u64 {
+        bounds.noted(epoch).saturating_sub(self.told.load(Relaxed))
+    }
+
+    /// Whether that is much.
     pub fn is_due(&self, epoch: u64, bounds: &WriteBounds) -> bool {
-        bounds.noted(epoch).saturating_sub(self.told.load(Relaxed)) >= self.at
+        self.held(epoch, bounds) >= self.at
+    }
+
+    /// Whether it is so much that whoever writes must see to it.
+    pub fn is_overdue(&self, epoch: u64, bounds: &WriteBounds) -> bool {
+        self.held(epoch, bounds) >= self.at.saturating_mul(HELD_SPILLS)
     }
 
     /// Whether much was written that was not synced.
     pub fn is_loose(&self) -> bool {
-        self.loose.load(Relaxed) >= self.at.saturating_mul(2)
+        self.loose.load(Relaxed) >= self.at.saturating_mul(LOOSE_SPILLS)
+    }
+
+    /// Whether it is so much that whoever writes must wait for a sync.
+    pub fn is_far_too_loose(&self) -> bool {
+        self.loose.load(Relaxed) >= self.at.saturating_mul(4 * LOOSE_SPILLS)
     }
 
     /// A slot has told what it holds of the running epoch: asks for a spill if it is much altogether.

@@ -92,6 +92,31 @@ fn an_end_without_a_wait_becomes_durable_by_itself_if_there_are_tasks() {
     }
 }
 
+/// So an end finds little to write.
+#[test]
+fn a_task_spills_what_is_noted_of_an_epoch_that_goes_on() {
+    let io = SimIo::new(1);
+    let options = FileOptions { background: true, spill_bytes: 300, ..manual() };
+    let toy = Toy::open_with(&io, &path(), &options).expect("it opens");
+    for round in 1..=20 {
+        let spills = toy.file.stats().spills;
+        // More than is to be held, and less than the writer would write itself.
+        for i in 0..30 {
+            toy.set(&[(1, 0, i)]).expect("set");
+        }
+        let begun = Instant::now();
+        while toy.file.stats().spills == spills {
+            assert!(begun.elapsed() < Duration::from_secs(60), "nobody spills");
+            thread::sleep(Duration::from_micros(100));
+        }
+        let before = open(&io.kill()).get(1, 0).expect("sound");
+        assert_eq!((toy.file.clock(), before), (round, toy.file.durable_epoch() * 1000));
+        toy.set(&[(1, 0, round * 1000)]).expect("set");
+        let epoch = toy.file.end_epoch().expect("no fault");
+        toy.file.wait_durable(epoch).expect("no fault");
+    }
+}
+
 /// What has ended is not the running epoch's, be it durable or not.
 #[test]
 fn the_bytes_of_an_epoch_are_those_that_it_has_changed() {
