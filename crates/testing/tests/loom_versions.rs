@@ -176,7 +176,8 @@ impl Store {
             self.change(key, value);
             Ok(())
         };
-        self.versions.unseen_by(cut, write).expect("it is not refused");
+        let kept = (&*self.images, &[key][..]);
+        self.versions.unseen_by(cut, kept, write).expect("it is not refused");
     }
 
     /// When nobody reads at a cut any more nothing is kept.
@@ -275,13 +276,41 @@ fn a_cut_goes_on_when_the_write_of_its_transaction_is_refused() {
         let store = Store::new(1 << 20);
         let cut = store.cut();
         let closed = store.gate.close();
-        let refused = store.versions.unseen_by(&cut, || Err::<(), _>(Error::Closed));
+        let kept = (&*store.images, &[0][..]);
+        let refused = store.versions.unseen_by(&cut, kept, || Err::<(), _>(Error::Closed));
         assert!(refused.is_err());
         drop(closed);
         store.put(&[0], 1);
         assert!(store.images.has_changed(&cut, &[0]), "nothing is kept for it");
         assert_eq!(get_at(&store, &cut, 0), 0, "a cut that changes");
         drop(cut);
+        store.expect_empty();
+    });
+}
+
+/// What such a write has kept for others is no change that the transaction meets when it is tried again.
+#[test]
+fn a_write_that_finds_no_room_is_no_change() {
+    model(|| {
+        let store = Store::new(1 << 20);
+        let (other, own) = (store.cut(), store.cut());
+        let at = Arc::clone(&other);
+        let reads = store.spawn(1, move |store| get_at(store, &at, 0));
+        let closed = store.gate.close();
+        let kept = (&*store.images, &[0][..]);
+        let refused = store.versions.unseen_by(&own, kept, || {
+            store.change(0, store.get(0));
+            Err::<(), _>(Error::Full { bytes: 0 })
+        });
+        assert!(refused.is_err());
+        assert!(!store.images.has_changed(&own, &[0]), "it meets itself");
+        drop(closed);
+        store.put(&[0], 1);
+        assert!(store.images.has_changed(&own, &[0]), "nothing is kept for it");
+        assert_eq!(reads.join().expect("no panic"), 0, "a cut that changes");
+        for cut in [own, other] {
+            assert_eq!(get_at(&store, &cut, 0), 0, "a cut that changes");
+        }
         store.expect_empty();
     });
 }
