@@ -342,6 +342,9 @@ macro_rules! pass_on {
         fn throttle(&self, adds: bool) -> $crate::Result<()> {
             self.$field.throttle(adds)
         }
+        fn pending(&self) -> Option<$crate::PageNo> {
+            self.$field.pending()
+        }
         fn enter(&self) -> $crate::Result<Self::Op<'_>> {
             self.$field.enter()
         }

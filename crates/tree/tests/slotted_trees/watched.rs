@@ -186,9 +186,6 @@ pub fn pack(tree: &Tree) -> usize {
 /// Writes home what the journal has, before it is full, and frees what waits for that.
 pub fn tidy(tree: &Tree) {
     let pool = tree.pool();
-    let file = pool.medium().file();
-    while let Some(no) = file.pending() {
-        drop(pool.latch(no).expect("a disk"));
-    }
-    file.checkpoint().expect("a disk");
+    pool.drain(|| true).expect("a disk");
+    pool.medium().file().checkpoint().expect("a disk");
 }
