@@ -3,6 +3,7 @@
 //! journal fills.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
@@ -54,6 +55,14 @@ fn change(tree: &Tree, model: &mut Model, round: u64) {
             tree.put(key(i), value(i + round)).expect("there is room");
             model.insert(key(i), value(i + round));
         }
+    }
+}
+
+/// Puts pairs, with values that are so many numbers further.
+fn put_all(tree: &Tree, model: &mut Model, numbers: Range<u64>, further: u64) {
+    for i in numbers {
+        tree.put(key(i), value(i + further)).expect("there is room");
+        model.insert(key(i), value(i + further));
     }
 }
 
@@ -135,13 +144,10 @@ fn epochs_that_fit_do_not_fill_memory_one_after_the_other() {
         let db = open(&io, background);
         let tree = db.tree("t").expect("room");
         let mut model = Model::new();
-        for i in 0..60_000 {
-            tree.put(key(i), value(i)).expect("each epoch is short");
-            model.insert(key(i), value(i));
-            if i % 300 == 0 {
-                db.end_epoch().expect("no fault");
-                expect_in_memory(&db, &i.to_string());
-            }
+        for from in (0..60_000).step_by(300) {
+            put_all(&tree, &mut model, from..from + 300, 0);
+            db.end_epoch().expect("no fault");
+            expect_in_memory(&db, &from.to_string());
         }
         let last = db.end_epoch().expect("no fault");
         db.wait_durable(last).expect("no fault");
@@ -161,18 +167,12 @@ fn an_epoch_behind_a_crash_is_larger_than_memory_too() {
         let mut model = Model::new();
         change(&tree, &mut model, 0);
         db.checkpoint().expect("no fault");
-        for i in 0..2_000 {
-            tree.put(key(i), value(i + 7)).expect("room");
-            model.insert(key(i), value(i + 7));
-        }
+        put_all(&tree, &mut model, 0..2_000, 7);
         db.sync().expect("no fault");
         let db = open(&io.power_cut(1), background);
         let tree = db.tree("t").expect("there");
         // Before all pages have come that the journal says something of.
-        for i in 1_000_000..1_060_000 {
-            tree.put(key(i), value(i)).expect("room");
-            model.insert(key(i), value(i));
-        }
+        put_all(&tree, &mut model, 1_000_000..1_060_000, 0);
         expect_holds(&db, &model);
         expect_in_memory(&db, "behind a crash");
     }
