@@ -184,7 +184,8 @@ fn a_long_epoch_is_there_or_not_after_a_cut_at_any_call() {
 #[test]
 fn a_spilled_epoch_is_there_or_not_after_a_cut_at_any_call() {
     cut_a_long_epoch(1 << 20, 6);
-    cut_a_long_epoch(100 << 10, 30);
+    // So many that there is a sync among them.
+    cut_a_long_epoch(32 << 10, 60);
 }
 
 /// An epoch of several blocks, whose process is killed or loses its power at each call. At `least` so
