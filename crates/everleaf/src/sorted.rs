@@ -78,6 +78,7 @@ impl<V> Sorted<V> {
     }
 
     /// Where a key is, or where it would be.
+    #[inline]
     pub fn place(&self, key: &[u8]) -> Result<Place, Place> {
         let behind = self.lists.partition_point(|list| list[0].0[..] <= *key);
         let Some(no) = behind.checked_sub(1) else { return Err((0, 0)) };
