@@ -135,6 +135,9 @@ macro_rules! around_a_file {
         fn fetch_unowned(&self, page: Page<'_>, redo: &mut Redo<'_>) -> Result<()> {
             self.file.fetch_unowned(page, redo)
         }
+        fn pending(&self) -> Option<PageNo> {
+            self.file.pending()
+        }
         fn store(&self, word: Word<'_>, value: u64) {
             self.file.store(word, value);
         }
