@@ -264,10 +264,10 @@ impl Options {
     /// [`Db::abandon`](crate::Db::abandon) and a crash take back what came after that.
     ///
     /// An epoch may be as long, and as large, as you like. Whenever a quarter of
-    /// [`pending_bytes`](Options::pending_bytes), or 128 KiB if that is less, has been changed, a thread puts the
-    /// changes into the journal, or a write does, so that the end of the epoch finds little to write. Pages that it has changed leave memory, to places
-    /// in the file that nobody finds after a crash. Until it has ended, the journal holds all that it has changed; the file
-    /// is longer by that.
+    /// [`pending_bytes`](Options::pending_bytes), or 128 KiB if that is less, has been changed, a thread puts the changes
+    /// into the journal, or a write does where there is none; so the end of the epoch finds little to write. Pages that it
+    /// has changed leave memory, to places in the file that nobody finds after a crash. Until it has ended, the journal
+    /// holds all that it has changed; the file is longer by that.
     ///
     /// This is for programs that decide themselves what becomes durable together: state stores, queues, replicas. On
     /// persistent memory there are no epochs, and this changes nothing.

@@ -2,9 +2,9 @@
 //!
 //! Where no thread ends epochs, the program does, whenever it likes. What steps have noted by then would
 //! fill memory, and be written all at once. So when the slots hold much of the running epoch, it is *spilled*:
-//! a task, or the next writer where there is none or it does not get on, takes what they hold, step by whole
-//! step, and writes that to the journal as blocks which do not end the epoch. The block that does is the last one, and the commit record: a
-//! crash before it takes back all of them.
+//! a task takes what they hold, step by whole step, and writes that to the journal as blocks which do not end the
+//! epoch; or the next writer does, where there is no task or it does not get on. The block that ends it is the last
+//! one, and the commit record: a crash before it takes back all of them.
 //!
 //! ```text
 //! slots ──(SPILL_BYTES noted)──> block, piece 0     slots ──> block, piece 1  …  end ──> last piece, sync
