@@ -180,6 +180,16 @@ impl Store {
         self.versions.unseen_by(cut, kept, write).expect("it is not refused");
     }
 
+    /// The same of key 0, which finds no room.
+    fn write_refused(&self, cut: &Cut) {
+        let kept = (&*self.images, &[0][..]);
+        let refused = self.versions.unseen_by(cut, kept, || {
+            self.change(0, self.get(0));
+            Err::<(), _>(Error::Full { bytes: 0 })
+        });
+        assert!(refused.is_err());
+    }
+
     /// When nobody reads at a cut any more nothing is kept.
     fn expect_empty(&self) {
         let left = self.versions.figures();
@@ -297,17 +307,30 @@ fn a_write_that_finds_no_room_is_no_change() {
         let at = Arc::clone(&other);
         let reads = store.spawn(1, move |store| get_at(store, &at, 0));
         let closed = store.gate.close();
-        let kept = (&*store.images, &[0][..]);
-        let refused = store.versions.unseen_by(&own, kept, || {
-            store.change(0, store.get(0));
-            Err::<(), _>(Error::Full { bytes: 0 })
-        });
-        assert!(refused.is_err());
+        store.write_refused(&own);
         assert!(!store.images.has_changed(&own, &[0]), "it meets itself");
         drop(closed);
         store.put(&[0], 1);
         assert!(store.images.has_changed(&own, &[0]), "nothing is kept for it");
         assert_eq!(reads.join().expect("no panic"), 0, "a cut that changes");
+        for cut in [own, other] {
+            assert_eq!(get_at(&store, &cut, 0), 0, "a cut that changes");
+        }
+        store.expect_empty();
+    });
+}
+
+/// It takes nothing back that an earlier writer has kept.
+#[test]
+fn a_write_that_finds_no_room_leaves_what_others_have_kept() {
+    model(|| {
+        let store = Store::new(1 << 20);
+        let (other, own) = (store.cut(), store.cut());
+        store.put(&[0], 1);
+        let closed = store.gate.close();
+        store.write_refused(&own);
+        drop(closed);
+        assert!(store.images.has_changed(&own, &[0]), "it was changed");
         for cut in [own, other] {
             assert_eq!(get_at(&store, &cut, 0), 0, "a cut that changes");
         }
