@@ -183,3 +183,16 @@ fn a_drop_during_a_batch_of_another_file_makes_all_durable() {
     drop(hold);
     assert_eq!(reopened(&io), 7);
 }
+
+/// A root that such a checkpoint wrote would name pages without what the journal says of them, and no journal.
+#[test]
+fn no_checkpoint_while_pages_wait_for_recovery() {
+    let io = SimIo::new(1);
+    let toy = Toy::open(&io).expect("new");
+    toy.set(&[(1, 0, 7)]).expect("set");
+    toy.file.sync().expect("no fault");
+    let toy = Toy::open(&io.kill()).expect("a pool");
+    assert!(matches!(toy.file.checkpoint(), Err(Error::Unrecovered { .. })));
+    assert_eq!(toy.get(1, 0).expect("sound"), 7);
+    toy.checkpoint().expect("all pages are as the journal says");
+}
