@@ -1,5 +1,6 @@
 //! Epochs that the program ends, in figures:
-//! `cargo run --release -p everleaf --features heavy --example long_epochs [directory] [rounds]`.
+//! `cargo run --release -p everleaf --features heavy --example long_epochs [directory] [rounds] [part]`,
+//! where a part is `ends`, `puts`, `snapshots`, `pools` or `disk`.
 //!
 //! - how long the end of an epoch of 10,000 puts takes that is not waited for, and one that is, beside checkpoints;
 //! - puts while epochs end each 100 ms, over puts in epochs of 10 ms, which the pool ends; and beside a
@@ -40,12 +41,16 @@ fn manual() -> Options {
     Options::new().manual_epochs(true)
 }
 
-/// A new pool with all pairs.
-fn loaded(path: &Path, options: &Options) -> Result<Db> {
+fn new_pool(path: &Path, options: &Options) -> Result<Db> {
     if path.exists() {
         std::fs::remove_file(path).expect("a pool of an earlier round");
     }
-    let db = options.open(path)?;
+    options.open(path)
+}
+
+/// A new pool with all pairs.
+fn loaded(path: &Path, options: &Options) -> Result<Db> {
+    let db = new_pool(path, options)?;
     let tree = db.tree("t")?;
     for i in 0..PAIRS {
         put(&tree, i)?;
@@ -132,11 +137,7 @@ fn own_cpu() -> Duration {
 fn pools(dir: &Path) -> Result<String> {
     let mut pools = Vec::new();
     for no in 0..POOLS {
-        let path = dir.join(format!("pool-{no}"));
-        if path.exists() {
-            std::fs::remove_file(&path).expect("a pool of an earlier round");
-        }
-        let db = manual().open(&path)?;
+        let db = new_pool(&dir.join(format!("pool-{no}")), &manual())?;
         pools.push((db.tree("t")?, db));
     }
     let (mut ends, mut durable) = (Vec::new(), Vec::new());
@@ -163,10 +164,7 @@ fn pools(dir: &Path) -> Result<String> {
 /// The most that the file takes over the bytes of all pairs, while they are put so many times.
 fn disk(path: &Path, options: &Options, every: Option<Duration>, rounds: u64) -> Result<String> {
     use std::os::unix::fs::MetadataExt;
-    if path.exists() {
-        std::fs::remove_file(path).expect("a pool of an earlier round");
-    }
-    let db = options.open(path)?;
+    let db = new_pool(path, options)?;
     let tree = db.tree("t")?;
     let (mut ended, mut most, mut sum) = (Instant::now(), [0; 3], 0);
     let begun = Instant::now();

@@ -109,15 +109,9 @@ impl Inner {
                 self.count_journal(commit);
             }
         }
-        match self.ahead.syncs.get() {
-            Some(syncs) if !self.spills.is_far_too_loose() => {
-                if self.spills.is_loose() {
-                    syncs.wake();
-                }
-                Ok(())
-            }
-            _ => self.sync_spilled(),
-        }
+        // The task does it after its next spill.
+        let has_task = self.ahead.syncs.get().is_some();
+        if has_task && !self.spills.is_far_too_loose() { Ok(()) } else { self.sync_spilled() }
     }
 
     /// Syncs what was spilled, if that is much.
