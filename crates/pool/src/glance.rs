@@ -6,7 +6,7 @@
 //! is absent keeps its version until somebody fetches it, and nobody changes what he has not fetched. While somebody
 //! glances, no frame is given back, and so no version forgotten.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::SeqCst;
 
 use everleaf_pmem::{Aside, Medium, Page, PageNo, Result, Retries, Seen, Version};
@@ -16,20 +16,25 @@ use crate::pool::Pool;
 /// Looks at pages of a pool, one after the other.
 pub struct Glance<'p, M: Medium> {
     pool: &'p Pool<M>,
-    aside: Aside,
+    /// Made for the first page that is not in memory: to map memory takes longer than to walk over a small tree.
+    aside: OnceCell<Aside>,
     /// The page that is there as it is with that version.
     copy: Cell<Option<(PageNo, Version)>>,
 }
 
 impl<'p, M: Medium> Glance<'p, M> {
-    /// Takes memory for one page.
-    ///
-    /// # Errors
-    /// [`Error::Io`](everleaf_pmem::Error::Io) if the system has none.
-    pub fn new(pool: &'p Pool<M>) -> Result<Self> {
-        let aside = Aside::new(pool.geometry())?;
+    /// Nothing is seen yet, and frames are kept from now on.
+    pub fn new(pool: &'p Pool<M>) -> Self {
         pool.medium.frames_kept().map(|kept| kept.fetch_add(1, SeqCst));
-        Ok(Self { pool, aside, copy: Cell::new(None) })
+        Self { pool, aside: OnceCell::new(), copy: Cell::new(None) }
+    }
+
+    fn aside(&self) -> Result<&Aside> {
+        if let Some(aside) = self.aside.get() {
+            return Ok(aside);
+        }
+        let aside = Aside::new(self.pool.geometry())?;
+        Ok(self.aside.get_or_init(|| aside))
     }
 
     /// A page, or a copy, to be read until the next one is asked for, and the version of the page's own latch. What
@@ -37,7 +42,7 @@ impl<'p, M: Medium> Glance<'p, M> {
     /// of the file at most.
     ///
     /// # Errors
-    /// Those of a first touch.
+    /// Those of a first touch; [`Error::Io`](everleaf_pmem::Error::Io) if the system has no memory for a copy.
     pub fn page(&self, no: PageNo) -> Result<(Page<'_>, Version)> {
         let page = self.pool.page(no)?;
         let mut turns = Retries::default();
@@ -50,11 +55,12 @@ impl<'p, M: Medium> Glance<'p, M> {
                 turns.again("a glance at a page")?;
                 continue;
             };
+            let aside = self.aside()?;
             if self.copy.get() == Some((no, version)) {
-                return Ok((self.aside.page(no), version));
+                return Ok((aside.page(no), version));
             }
             self.copy.set(None);
-            let copy = self.aside.new_page(no);
+            let copy = aside.new_page(no);
             let copied = self.pool.copy(copy);
             if page.latch().validate(version) {
                 if copied? {
@@ -70,7 +76,7 @@ impl<'p, M: Medium> Glance<'p, M> {
     /// What a page says at one moment.
     ///
     /// # Errors
-    /// Those of a first touch.
+    /// The same as for [`page`](Self::page).
     pub fn read<T>(&self, no: PageNo, read: impl Fn(Page<'_>) -> T) -> Result<T> {
         let mut turns = Retries::default();
         loop {

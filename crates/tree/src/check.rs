@@ -18,6 +18,7 @@
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::{mem, panic, thread};
 
 use everleaf_pmem::{
@@ -57,8 +58,11 @@ impl Shares {
 
     /// As many threads as there are processors, if the leaves are worth it.
     pub fn of_machine() -> Self {
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        Self { threads: threads.min(Self::MOST), leaves: 256 }
+        // The system has files read for the answer, which takes longer than to check a small tree: it is asked once.
+        static PROCESSORS: OnceLock<usize> = OnceLock::new();
+        let processors =
+            *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from));
+        Self { threads: processors.min(Self::MOST), leaves: 256 }
     }
 
     /// Which of `n` entries of the level above the leaves are whose.
@@ -303,7 +307,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         let absorbed = self.absorbed;
         let share = |range: Range<usize>| {
             // A glance holds one page, which is one thread's.
-            let glance = glances.then(|| Glance::new(tree.pool())).transpose()?;
+            let glance = glances.then(|| Glance::new(tree.pool()));
             let mut walk = CheckWalk::new(tree, owners, glance.as_ref());
             walk.absorbed = absorbed;
             walk.report.nodes_by_level = fallible::filled(0, 1, CHECK)?;
@@ -838,7 +842,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// # Errors
     /// I/O errors, and a map that cannot be read; damage is in the report.
     pub fn check(&self) -> Result<TreeReport> {
-        let glance = Glance::new(self.pool())?;
+        let glance = Glance::new(self.pool());
         self.check_in(&self.pool().map_bytes()?, Some(&glance), Shares::of_machine())
     }
 

@@ -501,7 +501,7 @@ impl<M: DbMedium> NamedTrees<M> {
         {
             return Ok(true);
         }
-        let glance = Glance::new(&self.pool)?;
+        let glance = Glance::new(&self.pool);
         for (name, anchor) in self.entries()?.iter() {
             let Some(tree) = self.still_at(&name, anchor, &glance)? else { continue };
             if tree.tree().has_node(no)? {
@@ -530,7 +530,7 @@ impl<M: DbMedium> NamedTrees<M> {
         let entries = self.entries()?;
         // Once, or a pool of many small trees takes the square of its size.
         let owners = self.pool.map_bytes()?;
-        let glance = Glance::new(&self.pool)?;
+        let glance = Glance::new(&self.pool);
         let check = |tree: &DbTree<M>| tree.check_in(&owners, Some(&glance), Shares::of_machine());
         see("", check(catalog)?)?;
         for (name, anchor) in entries.iter() {

@@ -121,7 +121,7 @@ fn seen(glance: &Glance<'_, Store>, no: PageNo) -> u64 {
 #[test]
 fn a_page_that_is_absent_is_copied_once_and_stays_absent() {
     let pool = pool();
-    let (m, glance) = (pool.medium(), Glance::new(&pool).expect("memory"));
+    let (m, glance) = (pool.medium(), Glance::new(&pool));
     for no in [9, 9, 10, 10, 9] {
         let (page, version) = glance.page(no).expect("no fault");
         assert_eq!((page.no(), page.word(20).load()), (no, u64::from(no)));
@@ -144,7 +144,7 @@ fn a_page_that_is_absent_is_copied_once_and_stays_absent() {
 #[test]
 fn a_copy_of_a_page_that_was_fetched_meanwhile_is_made_for_nothing() {
     let pool = pool();
-    let (m, glance) = (pool.medium(), Glance::new(&pool).expect("memory"));
+    let (m, glance) = (pool.medium(), Glance::new(&pool));
     let meanwhile = |no| {
         let change: Meanwhile = Box::new(move |m: &Store| m.change(no, 77));
         *m.meanwhile.lock().expect("sound") = Some(change);
@@ -168,7 +168,7 @@ fn a_copy_of_a_page_that_was_fetched_meanwhile_is_made_for_nothing() {
 #[test]
 fn a_page_that_only_a_fetch_knows_is_fetched() {
     let pool = pool();
-    let (m, glance) = (pool.medium(), Glance::new(&pool).expect("memory"));
+    let (m, glance) = (pool.medium(), Glance::new(&pool));
     m.only_fetches.store(true, Ordering::Relaxed);
     assert_eq!((seen(&glance, 9), seen(&glance, 9), m.copies()), (9, 9, 1));
     assert!(m.fetched.lock().expect("sound").contains(&9));

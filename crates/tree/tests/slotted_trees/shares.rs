@@ -34,7 +34,7 @@ fn filled(seed: u64) -> Tree {
 fn check(tree: &Tree, threads: usize) -> TreeReport {
     let (owners, glance) = (tree.pool().map_bytes().expect("memory"), Glance::new(tree.pool()));
     let shares = Shares { threads, leaves: 1 };
-    tree.check_in(&owners, Some(&glance.expect("memory")), shares).expect("readable")
+    tree.check_in(&owners, Some(&glance), shares).expect("readable")
 }
 
 #[test]

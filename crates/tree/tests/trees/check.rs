@@ -57,7 +57,7 @@ fn strings(n: u64) -> StringTree<Dram> {
 /// Checks a tree by several threads, however small it is.
 fn shared<M: Medium, K: Kind>(tree: &Blink<M, K>, threads: usize) -> TreeReport {
     let (pool, shares) = (tree.pool(), Shares { threads, leaves: 1 });
-    let glance = Glance::new(pool).expect("memory");
+    let glance = Glance::new(pool);
     tree.check_in(&pool.map_bytes().expect("memory"), Some(&glance), shares).expect("memory")
 }
 
