@@ -77,8 +77,7 @@ struct Before {
 }
 
 impl Before {
-    fn of(disk: &SimIo, acknowledged: u64, running: u64) -> Before {
-        let raw = Raw::of(disk);
+    fn of(raw: &Raw, acknowledged: u64, running: u64) -> Before {
         let (mut blocks, mut needed) = (Vec::<Block>::new(), Vec::new());
         for superblock in raw.supers().into_iter().flatten() {
             for block in raw.blocks(superblock) {
@@ -165,46 +164,52 @@ impl Run {
             });
             if let Some(killed) = killed {
                 toy.into_iter().for_each(Toy::abandon);
-                let before = Before::of(&killed, acknowledged, running);
+                let before = Before::of(&Raw::of(&killed), acknowledged, running);
                 return (killed, before);
             }
         }
     }
 
-    /// Damages the disk: by a stray sector in a power cut, by rot, or both: one place or two.
-    fn damage(&mut self, killed: SimIo, before: &mut Before) -> Vec<Hit> {
+    /// Damages the disk: by a stray sector in a power cut, by rot, or both: one place or two. Says what the disk is then.
+    fn damage(&mut self, killed: SimIo, before: &mut Before) -> (Vec<Hit>, Raw) {
         let (misdirects, rots) =
             [(true, false), (false, true), (true, true)][self.rng.below(3) as usize];
         killed.set_weather(Weather { misdirects, ..Weather::default() });
         let cut = misdirects || self.one_in(2);
         self.io = if cut { killed.power_cut(self.rng.next()) } else { killed };
         // A cut may take back the newer one of two superblocks that were as good as written.
-        before.needed.extend(Before::of(&self.io, before.acknowledged, before.running).needed);
+        let raw = Raw::of(&self.io);
+        before.needed.extend(Before::of(&raw, before.acknowledged, before.running).needed);
         if misdirects {
             // And what that one needs may have been hit by the same cut.
-            let raw = Raw::of(&self.io);
             let supers = raw.supers().into_iter().flatten();
             before.needed.extend(supers.flat_map(|superblock| raw.behind_chain(superblock)));
         }
         let mut hits: Vec<_> = self.io.stray().map(|s| Hit::new(s.to, 512)).into_iter().collect();
-        if rots {
+        let damaged = if rots {
             // Two places at most: more could take all that proves what there was.
             let bits = if misdirects || self.one_in(2) { 1 } else { 2 };
             let places = self.io.rot(self.rng.next(), bits);
             hits.extend(places.into_iter().map(|place| Hit::new(place, 1)));
-        }
-        hits
+            Raw::of(&self.io)
+        } else {
+            raw
+        };
+        (hits, damaged)
     }
 
     /// An error that damage may cause: it says where, and that is where something damaged begins.
     fn damaged(&self, error: &Error, before: &Before, hits: &[Hit]) {
-        let (what, raw) = (self.what(), Raw::of(&self.io));
+        let (what, hits_super) = (self.what(), hits.iter().any(Hit::is_super));
         // A power cut may have torn one, and the damage be in the other.
-        let has_super = raw.supers().iter().any(Option::is_some);
-        let has_magic = [0, 4096].iter().any(|at| raw.0[*at..].starts_with(b"EVERLEAF"));
+        let has_super = || Raw::of(&self.io).supers().iter().any(Option::is_some);
+        let has_magic = || {
+            let raw = Raw::of(&self.io);
+            [0, 4096].iter().any(|at| raw.0[*at..].starts_with(b"EVERLEAF"))
+        };
         match error {
-            Error::Corrupt { offset: 0, .. } if !has_super && hits.iter().any(Hit::is_super) => {}
-            Error::Foreign { .. } if !has_magic && hits.iter().any(Hit::is_super) => {}
+            Error::Corrupt { offset: 0, .. } if hits_super && !has_super() => {}
+            Error::Foreign { .. } if hits_super && !has_magic() => {}
             Error::Corrupt { offset, .. } => {
                 let is_there = |hit: &Hit| {
                     before.needed.iter().any(|bytes| bytes.start == *offset && hit.overlaps(bytes))
@@ -233,10 +238,10 @@ impl Run {
     }
 
     /// Opens the damaged disk. A pool that is sound after all goes on.
-    fn judge(&mut self, before: &Before, hits: &[Hit]) -> Option<Toy> {
+    fn judge(&mut self, before: &Before, hits: &[Hit], damaged: &Raw) -> Option<Toy> {
         self.tally.disks += 1;
-        let (damaged, what) = (Raw::of(&self.io), self.what());
-        let is_harmless = before.is_harmless(hits, &damaged);
+        let what = self.what();
+        let is_harmless = before.is_harmless(hits, damaged);
         let toy = match Toy::open_of(&self.io, slots_of(self.seed)) {
             Ok(toy) => toy,
             Err(error) => {
@@ -253,7 +258,7 @@ impl Run {
         let is_lost = epoch < needed;
         if is_lost {
             assert!(
-                before.may_lose(hits, &damaged, epoch),
+                before.may_lose(hits, damaged, epoch),
                 "{what}: epoch {needed} was acknowledged, {epoch} recovered, and nobody said so",
             );
         }
@@ -281,8 +286,8 @@ impl Run {
                 Toy::open_of(&run.io, slots_of(seed)).expect("a new pool")
             });
             let (killed, mut before) = run.use_until_killed(sound);
-            let hits = run.damage(killed, &mut before);
-            toy = run.judge(&before, &hits);
+            let (hits, damaged) = run.damage(killed, &mut before);
+            toy = run.judge(&before, &hits, &damaged);
         }
         run.tally
     }

@@ -180,7 +180,7 @@ impl BlockKey {
             && u32_at(head, 56) == self.head_crc(head)
             && flags & !ENDS_EPOCH == 0
             && u32_at(head, 60) == 0;
-        let facts = BlockFacts {
+        let facts = || BlockFacts {
             number: u64_at(head, 8),
             epoch: u64_at(head, 16),
             ends_epoch: flags & ENDS_EPOCH != 0,
@@ -190,7 +190,7 @@ impl BlockKey {
             link: u32_at(head, 48),
             piece: u32_at(head, 52),
         };
-        is_good.then_some((facts, u32_at(head, 24) as usize))
+        is_good.then(|| (facts(), u32_at(head, 24) as usize))
     }
 }
 

@@ -188,6 +188,7 @@ impl Placed {
     pub(crate) fn extents(self) -> Range<u32> {
         self.extent()..self.end().div_ceil(EXTENT_BYTES) as u32
     }
+    #[inline]
     pub(crate) fn encode(self) -> [u8; Self::BYTES] {
         let mut b = [0; Self::BYTES];
         b[..8].copy_from_slice(&self.place.to_le_bytes());
@@ -195,6 +196,7 @@ impl Placed {
         b[12..].copy_from_slice(&self.crc.to_le_bytes());
         b
     }
+    #[inline]
     pub(crate) fn decode(b: &[u8]) -> Self {
         Self { place: u64_at(b, 0), bytes: u32_at(b, 8), crc: u32_at(b, 12) }
     }

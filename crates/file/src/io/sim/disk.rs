@@ -137,7 +137,10 @@ impl Inode {
     pub(super) fn sync(&mut self) {
         for pending in self.pending.drain(..) {
             match pending {
-                UnsyncedChange::Write(offset, bytes) => self.durable.write(&bytes, offset),
+                // Mostly it is what a read sees, too, and then both are one memory.
+                UnsyncedChange::Write(offset, bytes) => {
+                    self.durable.write_as_in(&self.live, &bytes, offset);
+                }
                 UnsyncedChange::Astray(offset, bytes, to) => {
                     self.durable.grow(offset + bytes.len() as u64);
                     if let Some(to) = to {

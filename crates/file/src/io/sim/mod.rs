@@ -158,10 +158,7 @@ impl SimIo {
     /// Reads a file past all calls and faults; `None` if there is none.
     pub fn peek(&self, path: &Path) -> Option<Vec<u8>> {
         let disk = self.disk();
-        let live = &disk.inodes[*disk.names.get(path)?].live;
-        let mut bytes = vec![0; live.len() as usize];
-        live.read(&mut bytes, 0);
-        Some(bytes)
+        Some(disk.inodes[*disk.names.get(path)?].live.to_vec())
     }
 
     /// Changes a file past all calls and faults, durably: rot, or a test's own file.

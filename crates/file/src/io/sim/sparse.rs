@@ -1,14 +1,17 @@
 //! Bytes of a simulated file: chunks of 4 KiB, shared between copies until written, holes zero.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
 const CHUNK: usize = 4096;
+const HOLE: [u8; CHUNK] = [0; CHUNK];
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sparse {
-    chunks: BTreeMap<u64, Arc<[u8; CHUNK]>>,
+    /// Each has [`CHUNK`] bytes.
+    chunks: BTreeMap<u64, Arc<[u8]>>,
     len: u64,
 }
 
@@ -65,15 +68,52 @@ impl Sparse {
         n
     }
 
-    pub(super) fn write(&mut self, mut bytes: &[u8], mut offset: u64) {
+    /// All bytes. None of them is written twice: who looks at every disk of many takes most of the time for this.
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len as usize);
+        for start in self.chunk_starts() {
+            bytes.resize(start as usize, 0);
+            let n = (self.len - start).min(CHUNK as u64) as usize;
+            bytes.extend_from_slice(&self.chunks[&(start / CHUNK as u64)][..n]);
+        }
+        bytes.resize(self.len as usize, 0);
+        bytes
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) {
+        self.write_like(bytes, offset, None);
+    }
+
+    /// As [`write`](Self::write), and shares the chunks in which another file has the same bytes.
+    pub(super) fn write_as_in(&mut self, other: &Sparse, bytes: &[u8], offset: u64) {
+        self.write_like(bytes, offset, Some(other));
+    }
+
+    fn write_like(&mut self, mut bytes: &[u8], mut offset: u64, other: Option<&Sparse>) {
         self.len = self.len.max(offset + bytes.len() as u64);
         while !bytes.is_empty() {
             let (no, at) = (offset / CHUNK as u64, (offset % CHUNK as u64) as usize);
-            let n = bytes.len().min(CHUNK - at);
-            let chunk = self.chunks.entry(no).or_insert_with(|| Arc::new([0; CHUNK]));
-            Arc::make_mut(chunk)[at..at + n].copy_from_slice(&bytes[..n]);
-            bytes = &bytes[n..];
-            offset += n as u64;
+            let (part, rest) = bytes.split_at(bytes.len().min(CHUNK - at));
+            if part.len() == CHUNK {
+                let same = other.and_then(|other| other.chunks.get(&no)).filter(|c| ***c == *part);
+                self.set_chunk(no, part, same);
+            } else {
+                let chunk = self.chunks.entry(no).or_insert_with(|| Arc::from(&HOLE[..]));
+                Arc::make_mut(chunk)[at..at + part.len()].copy_from_slice(part);
+            }
+            (bytes, offset) = (rest, offset + part.len() as u64);
+        }
+    }
+
+    /// Writes a whole chunk: over its bytes if nobody else has them, else to new memory, and each byte once.
+    fn set_chunk(&mut self, no: u64, bytes: &[u8], same: Option<&Arc<[u8]>>) {
+        let new = || same.cloned().unwrap_or_else(|| Arc::from(bytes));
+        match self.chunks.entry(no) {
+            Entry::Vacant(entry) => drop(entry.insert(new())),
+            Entry::Occupied(mut entry) => match Arc::get_mut(entry.get_mut()) {
+                Some(own) if same.is_none() => own.copy_from_slice(bytes),
+                _ => drop(entry.insert(new())),
+            },
         }
     }
 
@@ -165,5 +205,21 @@ mod tests {
         file.set_len(8192);
         assert_eq!(file.read(&mut buf, 4090), 20);
         assert_eq!(buf[..7], [7, 7, 7, 7, 7, 0, 0]);
+        let (mut other, page) = (Sparse::default(), [3; CHUNK]);
+        other.write(&page, 4096);
+        file.write_as_in(&other, &page, 4096);
+        assert!(Arc::ptr_eq(&file.chunks[&1], &other.chunks[&1]), "the bytes are the same");
+        file.write(&[9; CHUNK], 4096);
+        file.write(&[4], 4100);
+        assert_eq!((&other.chunks[&1][..], file.chunks[&1][4]), (&page[..], 4));
+        file.write_as_in(&other, &[5; CHUNK], 4096);
+        assert_eq!((&other.chunks[&1][..], file.chunks[&1][4]), (&page[..], 5));
+        file.set_len(20_000);
+        file.write(&[8; 3], 12_288);
+        let mut all = vec![1; 20_000];
+        assert_eq!(file.read(&mut all, 0), all.len());
+        assert!(file.to_vec() == all && all[12_288..12_292] == [8, 8, 8, 0]);
+        file.set_len(12_289);
+        assert_eq!(file.to_vec(), all[..12_289]);
     }
 }
