@@ -68,43 +68,50 @@ fn put_all(tree: &Tree, model: &mut Model, numbers: Range<u64>, further: u64) {
 
 #[test]
 fn an_epoch_larger_than_memory_is_kept_or_taken_back_as_a_whole() {
-    for background in [false, true] {
-        let io = SimIo::new(1);
-        let mut db = open(&io, background);
-        let mut model = Model::new();
-        for round in 0..3 {
-            let (tree, before) = (db.tree("t").expect("room"), db.epoch());
-            let mut changed = model.clone();
-            change(&tree, &mut changed, round);
-            let what = format!("round {round}, {background}");
-            expect_in_memory(&db, &what);
-            assert_eq!(db.epoch(), before, "{what}: nothing has ended the epoch");
-            assert!(db.stats().expect("open").memory.evictions > 1000, "{what}");
-            expect_holds(&db, &changed);
-            // Whatever takes it back takes back all of it.
-            for disk in [io.kill(), io.power_cut(round)] {
-                let crashed = open(&disk, false);
-                expect_holds(&crashed, &model);
-                crashed.abandon().expect("open");
-            }
-            if round == 1 {
-                drop(tree);
-                db.abandon().expect("open");
-                db = open(&io, background);
-                expect_holds(&db, &model);
-                continue;
-            }
-            let epoch = db.end_epoch().expect("room");
-            assert_eq!((epoch, db.epoch()), (before, before + 1), "{what}");
-            model = changed;
-            // A kill loses nothing of it, nor does a power cut once it is durable.
-            expect_holds(&open(&io.kill(), false), &model);
-            db.wait_durable(epoch).expect("no fault");
-            expect_holds(&open(&io.power_cut(round), false), &model);
+    is_kept_or_taken_back(false);
+}
+
+#[test]
+fn so_is_one_beside_threads_of_the_pool() {
+    is_kept_or_taken_back(true);
+}
+
+fn is_kept_or_taken_back(background: bool) {
+    let io = SimIo::new(1);
+    let mut db = open(&io, background);
+    let mut model = Model::new();
+    for round in 0..3 {
+        let (tree, before) = (db.tree("t").expect("room"), db.epoch());
+        let mut changed = model.clone();
+        change(&tree, &mut changed, round);
+        let what = format!("round {round}, {background}");
+        expect_in_memory(&db, &what);
+        assert_eq!(db.epoch(), before, "{what}: nothing has ended the epoch");
+        assert!(db.stats().expect("open").memory.evictions > 1000, "{what}");
+        expect_holds(&db, &changed);
+        // Whatever takes it back takes back all of it.
+        for disk in [io.kill(), io.power_cut(round)] {
+            let crashed = open(&disk, false);
+            expect_holds(&crashed, &model);
+            crashed.abandon().expect("open");
         }
-        db.close().expect("no fault");
-        expect_holds(&open(&io, background), &model);
+        if round == 1 {
+            drop(tree);
+            db.abandon().expect("open");
+            db = open(&io, background);
+            expect_holds(&db, &model);
+            continue;
+        }
+        let epoch = db.end_epoch().expect("room");
+        assert_eq!((epoch, db.epoch()), (before, before + 1), "{what}");
+        model = changed;
+        // A kill loses nothing of it, nor does a power cut once it is durable.
+        expect_holds(&open(&io.kill(), false), &model);
+        db.wait_durable(epoch).expect("no fault");
+        expect_holds(&open(&io.power_cut(round), false), &model);
     }
+    db.close().expect("no fault");
+    expect_holds(&open(&io, background), &model);
 }
 
 /// The pages that each epoch changes keep of the journal what the last epochs have added, and no more.
