@@ -1,11 +1,12 @@
-//! `heavy [LIST]`: builds the tests of the list for release, and runs them two at a time, each with its time.
+//! `heavy [LIST]`: builds the tests of the list for release, and runs them three at a time, each with its time.
 //! `EVERLEAF_SCALE` says how much they do. Where all that `cargo xtask ci` does would take too long for whoever waits for
 //! it, since the machine is slow, they do less, which is said.
 //!
 //! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `PACKAGE TEST/FILE` for those in one
-//! file of a program of tests, as a process of its own; `#` starts a comment. What takes longest stands first, so that the two lanes end together. A test that takes times
-//! has `alone` behind it: it runs when all others have ended. One that takes longer to be optimized than to run without
-//! that has `light` behind it: it is built as `cargo test` builds. One with `spare` is left out on a slow machine.
+//! file of a program of tests, as a process of its own; `#` starts a comment. What takes longest stands first, so that the
+//! lanes end together. A test that takes times has `alone` behind it: it runs when all others have ended. One that takes
+//! longer to be optimized than to run without that has `light` behind it: it is built as `cargo test` builds. One with
+//! `spare` is left out on a slow machine.
 //!
 //! Cargo itself runs one test binary after the other. Many of these wait for processes that they kill,
 //! or have one thread, so that half of two processors would be idle.
@@ -19,8 +20,9 @@ use std::time::Instant;
 
 use crate::steps::{ELAPSED, HEAVY, output};
 
-/// How many run at a time.
-const LANES: usize = 2;
+/// How many run at a time: one more than the machine of CI has processors, as a third of their time they wait, for the
+/// disk, for processes that they kill, and for a time to pass.
+const LANES: usize = 3;
 
 /// With the measures of CI, a test that has not ended after so many seconds hangs: on a slow machine the longest,
 /// `crash_tree`, takes 852. It is ended, so that its name and what it has printed are seen.

@@ -49,7 +49,7 @@ enum Task {
     Fix,
     /// All that must pass before a change goes in: `.ci/run` calls this
     Ci,
-    /// The tests that take minutes, built for release, two at a time; EVERLEAF_SCALE says how much they do
+    /// The tests that take minutes, built for release, three at a time; EVERLEAF_SCALE says how much they do
     Heavy {
         /// Which: lines of PACKAGE TEST
         #[arg(default_value = "ci/heavy.txt")]
