@@ -59,8 +59,13 @@ impl Rng {
     /// So many bytes, eight of each number.
     pub fn bytes<B: From<Vec<u8>>>(&mut self, n: usize) -> B {
         let mut bytes = vec![0; n];
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+        let mut words = bytes.chunks_exact_mut(8);
+        for word in &mut words {
+            word.copy_from_slice(&self.next().to_le_bytes());
+        }
+        let rest = words.into_remainder();
+        if !rest.is_empty() {
+            rest.copy_from_slice(&self.next().to_le_bytes()[..rest.len()]);
         }
         bytes.into()
     }
