@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod budget;
 mod bytes;
 mod cursor;
 mod db;
@@ -35,6 +36,7 @@ use pyo3::prelude::*;
 fn _everleaf(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<db::Db>()?;
+    module.add_class::<budget::Budget>()?;
     module.add_class::<tree::Tree>()?;
     module.add_class::<snapshot::Snapshot>()?;
     module.add_class::<snapshot::SnapshotTree>()?;

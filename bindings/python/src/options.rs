@@ -5,6 +5,7 @@ use std::time::Duration;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use crate::budget::Budget;
 use store::{Compression, Durability, Options, Storage};
 
 /// The durability that `sync=` says.
@@ -44,8 +45,9 @@ pub fn read(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Settings> {
 }
 
 /// The keywords there are: the functions of `Options`. A test compares the two.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "background",
+    "budget",
     "compression",
     "create",
     "interval",
@@ -98,6 +100,7 @@ impl Settings {
             "read_only" => options.read_only(value.extract()?),
             "journal_bytes" => options.journal_bytes(value.extract()?),
             "max_bytes" => options.max_bytes(value.extract()?),
+            "budget" => options.budget(&value.extract::<PyRef<'_, Budget>>()?.budget),
             "memory" => options.memory(value.extract()?),
             "page_bytes" => options.page_bytes(value.extract()?),
             "pending_bytes" => options.pending_bytes(value.extract()?),

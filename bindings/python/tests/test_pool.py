@@ -308,6 +308,24 @@ def test_a_pool_in_memory(tmp_path):
         everleaf.Db.in_memory(read_only=True)
 
 
+def test_pools_share_a_budget(tmp_path):
+    budget = everleaf.Budget(64 << 20)
+    assert (budget.bytes, budget.pools, budget.used) == (64 << 20, 0, 0)
+    with everleaf.Db(tmp_path / "a", budget=budget) as one, everleaf.Db(tmp_path / "b", budget=budget) as other:
+        for db in (one, other):
+            db.tree("t")[b"key"] = bytes(10_000)
+            assert db.stats().memory.most_bytes <= budget.bytes
+        assert budget.pools == 2 and 0 < budget.used < budget.bytes
+        assert "2 pools" in repr(budget)
+    shared = everleaf.Budget.of_process()
+    before = shared.pools
+    with everleaf.Db(tmp_path / "a") as db:
+        assert shared.pools == before + 1
+        assert db.stats().memory.most_bytes <= shared.bytes
+    with pytest.raises(TypeError):
+        everleaf.Db(tmp_path / "a", budget=7)
+
+
 def test_everything_public_is_documented():
     bare = []
     for name in everleaf.__all__:

@@ -327,6 +327,17 @@
 typedef struct everleaf_batch everleaf_batch;
 
 /**
+ * Memory that pools share. Make one with everleaf_budget_new, open pools with options that name it
+ * (everleaf_options_budget), and free it with everleaf_budget_free. Several threads may use it at once.
+ *
+ * All pools of a budget together take no more memory than it has: pages, large values, old values of snapshots, and changes
+ * that wait for the disk. When they would, pages and values leave memory that were not used recently, whichever pool they
+ * are of. Pools that name no budget and no memory of their own share that of the process, for which NULL stands here: a
+ * quarter of what the process may use.
+ */
+typedef struct everleaf_budget everleaf_budget;
+
+/**
  * A place in a tree. It holds no lock, and lends keys and values from its own memory.
  *
  * A new cursor is at neither end: everleaf_cursor_next goes to the first pair, everleaf_cursor_prev to the last one. A step
@@ -567,6 +578,31 @@ const void *everleaf_last_conflict_key(size_t *key_len);
 void everleaf_bytes_free(void *bytes);
 
 /**
+ * Returns a budget of so many bytes, for you to free with everleaf_budget_free; NULL if that fails. Any number will do.
+ */
+struct everleaf_budget *everleaf_budget_new(uint64_t bytes);
+
+/**
+ * Returns how many bytes a budget has.
+ */
+uint64_t everleaf_budget_bytes(const struct everleaf_budget *budget);
+
+/**
+ * Returns how many bytes its pools take, about: a pool tells it when pages come or leave, and when an epoch ends. O(1).
+ */
+uint64_t everleaf_budget_used(const struct everleaf_budget *budget);
+
+/**
+ * Returns how many pools are open that share it. O(1).
+ */
+uint64_t everleaf_budget_pools(const struct everleaf_budget *budget);
+
+/**
+ * Frees a budget. Its pools go on sharing it, and so do options that name it. NULL may be freed.
+ */
+void everleaf_budget_free(struct everleaf_budget *budget);
+
+/**
  * Returns the defaults, for you to free with everleaf_options_free; NULL if that fails.
  */
 struct everleaf_options *everleaf_options_new(void);
@@ -658,11 +694,18 @@ int everleaf_options_background(struct everleaf_options *options,
 int everleaf_options_compression(struct everleaf_options *options, int compression);
 
 /**
- * Sets how many bytes of memory pages and large values may take. Default: a quarter of what the process may use.
- * Any number will do.
+ * Sets how many bytes of memory pages and large values may take. By default the pool has no memory of its own, and shares
+ * that of the process. The last call of this and of everleaf_options_budget counts. Any number will do.
  */
 int everleaf_options_memory(struct everleaf_options *options,
                             uint64_t bytes);
+
+/**
+ * Has pools share memory with others that are opened with the same budget, in place of memory of their own. NULL stands for
+ * the budget of the process, which is the default. The options keep the budget: it may be freed.
+ */
+int everleaf_options_budget(struct everleaf_options *options,
+                            const struct everleaf_budget *budget);
 
 /**
  * Sets how many bytes of memory may hold old values for snapshots and transactions; above it, the oldest snapshot

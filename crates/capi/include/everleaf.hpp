@@ -232,6 +232,23 @@ inline std::vector<std::string> strings(everleaf_names *names) {
 /** The version of the library that the program runs with, such as "0.1.0". */
 inline std::string_view version() { return everleaf_version(); }
 
+/** Memory that pools share; see everleaf_budget in everleaf.h. */
+class Budget : public detail::Owner<everleaf_budget, everleaf_budget_free> {
+public:
+    explicit Budget(std::uint64_t bytes) : Owner(everleaf_budget_new(bytes)) {
+        if (handle_ == nullptr) {
+            detail::fail(everleaf_last_code());
+        }
+    }
+
+    std::uint64_t bytes() const { return everleaf_budget_bytes(handle_); }
+    std::uint64_t used() const { return everleaf_budget_used(handle_); }
+    std::uint64_t pools() const { return everleaf_budget_pools(handle_); }
+
+private:
+    friend class Options;
+};
+
 /** Settings for opening a pool; everleaf.h says for each everleaf_options_... what it does and what it is if it is not set. */
 class Options : public detail::Owner<everleaf_options, everleaf_options_free> {
 public:
@@ -267,6 +284,9 @@ public:
         return set(everleaf_options_compression, static_cast<int>(compression));
     }
     Options &memory(std::uint64_t bytes) { return set(everleaf_options_memory, bytes); }
+    Options &budget(const Budget &budget) {
+        return set<const everleaf_budget *>(everleaf_options_budget, budget.handle_);
+    }
     Options &snapshot_memory(std::uint64_t bytes) {
         return set(everleaf_options_snapshot_memory, bytes);
     }

@@ -26,6 +26,7 @@ mod call;
 mod last;
 mod memory;
 
+mod budget;
 mod options;
 
 mod pool;
@@ -55,7 +56,7 @@ const _: () = {
     const fn by_several<T: Send + Sync>() {}
     const fn by_one<T: Send>() {}
     by_several::<(pool::everleaf_db, tree::everleaf_tree, snapshot::everleaf_snapshot)>();
-    by_several::<(lists::everleaf_names, lists::everleaf_damages)>();
+    by_several::<(lists::everleaf_names, lists::everleaf_damages, budget::everleaf_budget)>();
     by_one::<(options::everleaf_options, batch::everleaf_batch, cursor::everleaf_cursor)>();
     by_one::<(scan::everleaf_scan, txn::everleaf_txn, writer::everleaf_writer)>();
 };

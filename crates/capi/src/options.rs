@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use db::{Compression, Db, Durability, Error, Options, Storage};
 
+use crate::budget::everleaf_budget;
 use crate::call::{self, Handle, on_mut};
 use crate::codes::EVERLEAF_OK;
 use crate::failure::Result;
@@ -258,8 +259,8 @@ pub unsafe extern "C" fn everleaf_options_compression(
     }
 }
 
-/// Sets how many bytes of memory pages and large values may take. Default: a quarter of what the process may use.
-/// Any number will do.
+/// Sets how many bytes of memory pages and large values may take. By default the pool has no memory of its own, and shares
+/// that of the process. The last call of this and of everleaf_options_budget counts. Any number will do.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn everleaf_options_memory(
     options: *mut everleaf_options,
@@ -267,6 +268,21 @@ pub unsafe extern "C" fn everleaf_options_memory(
 ) -> c_int {
     // SAFETY: the promise of a caller.
     unsafe { set("everleaf_options_memory", options, |options| Ok(options.memory(bytes))) }
+}
+
+/// Has pools share memory with others that are opened with the same budget, in place of memory of their own. NULL stands for
+/// the budget of the process, which is the default. The options keep the budget: it may be freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn everleaf_options_budget(
+    options: *mut everleaf_options,
+    budget: *const everleaf_budget,
+) -> c_int {
+    // SAFETY: the promise of a caller.
+    unsafe {
+        set("everleaf_options_budget", options, |options| {
+            Ok(options.budget(&crate::budget::budget(budget)))
+        })
+    }
 }
 
 /// Sets how many bytes of memory may hold old values for snapshots and transactions; above it, the oldest snapshot

@@ -424,6 +424,9 @@ void options() {
     all.storage(everleaf::Storage::file).compression(everleaf::Compression::lz4);
     all.snapshot_memory(1 << 20).transaction_memory(1 << 16).memory(1 << 20);
     const everleaf::Db db = everleaf::Db::open_in_memory(all);
+    const everleaf::Budget budget(1 << 20);
+    const everleaf::Db shared = everleaf::Db::open_in_memory(everleaf::Options().budget(budget));
+    EXPECT(budget.pools() == 1 && budget.bytes() == 1 << 20 && budget.used() < budget.bytes());
     const everleaf::Tree tree = db.create_tree("tree");
     everleaf::Batch batch = db.batch(everleaf::Durability::buffered);
     EXPECT(fails(EVERLEAF_TRANSACTION_TOO_LARGE, "", [&] { batch.put(tree, "k", std::string(1 << 17, 'v')); }));

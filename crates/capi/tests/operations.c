@@ -433,6 +433,7 @@ static everleaf_options *all_options(void) {
     DO(everleaf_options_background(o, 1));
     DO(everleaf_options_manual_epochs(o, below(2)));
     DO(everleaf_options_compression(o, EVERLEAF_COMPRESSION_NONE));
+    DO(everleaf_options_budget(o, NULL));
     DO(everleaf_options_memory(o, 16 << 20));
     DO(everleaf_options_snapshot_memory(o, 32 << 20));
     DO(everleaf_options_transaction_memory(o, 32 << 20));
@@ -452,6 +453,35 @@ static void wait_alone(void) {
         if (threads > 1) nanosleep(&pause, NULL);
     }
     EXPECT(threads == 1);
+}
+
+/* Two pools in one budget, which outlive the handle to it. */
+static void budgets(void) {
+    everleaf_budget *budget = everleaf_budget_new(8 << 20);
+    everleaf_options *o = everleaf_options_new();
+    everleaf_db *dbs[2];
+    everleaf_tree *t;
+    size_t i;
+    char value[1000] = {7};
+    DO(everleaf_options_budget(o, budget));
+    for (i = 0; i < 2; i++) {
+        DO(everleaf_open_in_memory(o, &dbs[i]));
+        DO(everleaf_tree_create(dbs[i], "t", &t));
+        DO(everleaf_put(t, "k", 1, value, sizeof value));
+        everleaf_tree_free(t);
+    }
+    EXPECT(everleaf_budget_bytes(budget) == 8 << 20 && everleaf_budget_pools(budget) == 2);
+    EXPECT(everleaf_budget_used(budget) > 0 && everleaf_budget_used(budget) < 8 << 20);
+    EXPECT(everleaf_budget_bytes(NULL) > 0 && everleaf_budget_used(NULL) < everleaf_budget_bytes(NULL));
+    everleaf_budget_free(budget);
+    everleaf_options_free(o);
+    for (i = 0; i < 2; i++) {
+        DO(everleaf_tree_open(dbs[i], "t", &t));
+        DO(everleaf_put(t, "l", 1, value, sizeof value));
+        everleaf_tree_free(t);
+        DO(everleaf_close(dbs[i]));
+        everleaf_db_free(dbs[i]);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -484,6 +514,7 @@ int main(int argc, char **argv) {
     walk(tree, model);
     DO(everleaf_open_in_memory(options, &memory));
     everleaf_db_free(memory);
+    budgets();
     EXPECT(strcmp(everleaf_code_name(EVERLEAF_CLOSED), "EVERLEAF_CLOSED") == 0 && strlen(everleaf_version()) >= 5);
     DO(everleaf_close(db));
     everleaf_tree_free(tree);

@@ -67,7 +67,7 @@
 //!
 //! Keys have 0 to [`KEY_BYTES_MAX`] bytes, values 0 to [`VALUE_BYTES_MAX`], tree names 1 to
 //! [`TREE_NAME_BYTES_MAX`]. One process opens a pool for writing, or any number open it read-only.
-//! [`Options::memory`] bounds the pages in memory. Calls block: see the guide for use in async programs.
+//! A [`Budget`] bounds the memory of all pools. Calls block: see the guide for use in async programs.
 
 #![forbid(unsafe_code)]
 
@@ -106,6 +106,7 @@ pub use everleaf_pmem::{Error, Result};
 pub use key_range::{AsBytes, KeyRange, between};
 pub use limits::{KEY_BYTES_MAX, TREE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 pub use load::IntoPair;
+pub use memory::Budget;
 pub use options::{Durability, Options, Storage};
 pub use range::{Keys, Range, prefix_end};
 pub use read_tree::{ReadCursor, ReadTree};

@@ -7,7 +7,7 @@ use everleaf_file::DaxOptions;
 use everleaf_file::{Compression, FileOptions, INTERVAL_MOST};
 use everleaf_pmem::Geometry;
 
-use crate::{Error, Result};
+use crate::{Budget, Error, Result};
 
 /// Bytes of a page of a new pool on a file.
 const FILE_PAGE_BYTES: u32 = 4096;
@@ -96,11 +96,21 @@ pub struct Options {
     pub(crate) background: bool,
     pub(crate) manual_epochs: bool,
     pub(crate) compression: Compression,
-    pub(crate) memory: Option<u64>,
+    memory: Memory,
     snapshot_memory: Option<u64>,
     transaction_memory: Option<u64>,
     pub(crate) evicts_small: bool,
     pub(crate) durability: Durability,
+}
+
+/// Whose memory a pool takes.
+#[derive(Debug, Clone)]
+enum Memory {
+    /// What all pools of the process share that say nothing.
+    Process,
+    /// So many bytes of its own.
+    Own(u64),
+    Shared(Budget),
 }
 
 impl Default for Options {
@@ -117,7 +127,7 @@ impl Default for Options {
             background: true,
             manual_epochs: false,
             compression: Compression::None,
-            memory: None,
+            memory: Memory::Process,
             snapshot_memory: None,
             transaction_memory: None,
             evicts_small: false,
@@ -305,8 +315,9 @@ impl Options {
     }
 
     /// Sets how many bytes of memory the pool's pages and large values may take, with the frames of pages (64 bytes each),
-    /// the page table as far as it is in memory, and about 43 to 85 bytes more for each value. Default: a quarter of what the
-    /// process may use, by the machine's memory and by control groups.
+    /// the page table as far as it is in memory, and about 43 to 85 bytes more for each value. By default the pool has no
+    /// memory of its own, and shares the [`Budget`] of the process: a quarter of what that may use. The last call of this and
+    /// of [`budget`](Options::budget) counts.
     ///
     /// Above it, pages and values that were not used recently leave memory, and are read again when they are needed.
     /// A value is kept when it is written by a put or read as a whole, unless it is longer than 4 MiB or a
@@ -318,21 +329,44 @@ impl Options {
     /// never refused half-way: all pages that it needs stay in memory while it is committed, however many there are.
     ///
     /// Any number will do: the pages that an operation needs are in memory, however low the limit. Frames and entries
-    /// stay for each page that was ever used, and 20 bytes for each tree that has pairs; all of this counts.
-    /// A 32nd of the memory is left for buffers and lists. Two things come on top: the changes that [wait for the
-    /// disk](Self::pending_bytes), where they take more than that; and the buffers of operations under way. Those
-    /// changes are bounded by a sixteenth of the memory, or 1 MiB if that is more, and take up to five times as much.
+    /// stay for each page that was ever used, and 20 bytes for each tree that has pairs; all of this counts, and so do the
+    /// changes that [wait for the disk](Self::pending_bytes) and the [old values](Self::snapshot_memory) of snapshots. An
+    /// eighth is for pages and values in any case.
+    /// A 32nd of the memory is left for buffers and lists. Two things come on top: copies of changes while they are written,
+    /// and the buffers of operations under way. Changes that wait are bounded by a sixteenth of the memory, or 1 MiB if
+    /// that is more, and take up to five times as much.
     ///
     /// Pages of less than 4,096 bytes never leave memory, and neither does anything on persistent memory. Beside
     /// such pages, large values may take half of this.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
-        self.memory = Some(bytes);
+        self.memory = Memory::Own(bytes);
         self
     }
 
+    /// Has the pool share memory with others that are opened with the same budget, in place of [`memory`](Options::memory)
+    /// of its own; all that is said there of a pool is true of them together. Default: [`Budget::of_process`].
+    ///
+    /// What a pool may take of the parts that have bounds (changed pages, changes that wait for the disk, old values) is what
+    /// the others leave, or its fair part if that is more: with many busy pools less than a sixteenth of the budget, half of
+    /// it or a quarter of it; 64 KiB in any case.
+    #[must_use]
+    pub fn budget(mut self, budget: &Budget) -> Self {
+        self.memory = Memory::Shared(budget.clone());
+        self
+    }
+
+    /// The memory of the pool, which may be that of others, too.
+    pub(crate) fn memory_budget(&self) -> Budget {
+        match &self.memory {
+            Memory::Process => Budget::of_process(),
+            Memory::Own(bytes) => Budget::new(*bytes),
+            Memory::Shared(budget) => budget.clone(),
+        }
+    }
+
     /// Sets how many bytes of memory may hold old values for [snapshots](crate::Snapshot) and transactions. Default: a
-    /// quarter of [`memory`](Options::memory), and at least 4 MiB.
+    /// quarter of [`memory`](Options::memory), and at least 4 MiB; pools that share a [budget](Options::budget) share that.
     ///
     /// Above it the oldest snapshot expires: its reads return [`SnapshotTooOld`](crate::Error::SnapshotTooOld). Old values
     /// that are larger than a quarter of this limit are not kept: a snapshot's read of such a key returns the same
@@ -360,11 +394,20 @@ impl Options {
 
     /// A part of the memory of pages, for what else is in memory.
     fn part_of_memory(&self) -> u64 {
-        (self.memory.unwrap_or_else(crate::memory::default_bytes) / 4).max(4 << 20)
+        let bytes = match &self.memory {
+            Memory::Process => crate::memory::default_bytes(),
+            Memory::Own(bytes) => *bytes,
+            Memory::Shared(budget) => budget.bytes(),
+        };
+        (bytes / 4).max(4 << 20)
     }
 
-    pub(crate) fn snapshot_memory_bytes(&self) -> u64 {
-        self.snapshot_memory.unwrap_or_else(|| self.part_of_memory())
+    /// How many bytes old values may take, and whether that is all that bounds them: else pools share it.
+    pub(crate) fn snapshot_memory_bytes(&self) -> (u64, bool) {
+        match self.snapshot_memory {
+            Some(bytes) => (bytes, true),
+            None => (self.part_of_memory(), false),
+        }
     }
 
     pub(crate) fn transaction_memory_bytes(&self) -> u64 {
@@ -435,7 +478,7 @@ impl Options {
             background: self.background,
             manual_epochs: self.manual_epochs || !self.background,
             compression: self.compression,
-            memory_bytes: self.memory.unwrap_or_else(crate::memory::default_bytes),
+            budget: Some(self.memory_budget().0),
             evicts_small: self.evicts_small,
             stay: everleaf_pool::stay,
             frame_stays: everleaf_pool::frame_stays,

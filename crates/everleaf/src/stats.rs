@@ -78,7 +78,7 @@ pub struct Stats {
 pub struct MemoryStats {
     /// Bytes that pages, their frames, the page table and large values take.
     pub bytes: u64,
-    /// Bytes that they may take.
+    /// Bytes that they may take, together with those of all pools that share the [budget](crate::Budget).
     pub most_bytes: u64,
     /// How often the search for pages that can leave memory met a page that had been used since it came by last, and left
     /// it there.

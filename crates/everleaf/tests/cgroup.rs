@@ -8,13 +8,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use everleaf::{Options, Tree};
+use everleaf::{Budget, Db, Options, Tree};
 use everleaf_testing::size;
 
 const CHILD: &str = "EVERLEAF_GROUP_CHILD";
 const VALUE_BYTES: usize = 100;
+/// Pools that share memory.
+const POOLS: u64 = 500;
+/// What each of them takes beside it, whatever it does.
+const POOL_BYTES: u64 = 150_000;
 
 /// A control group for memory, which is removed in the end.
 struct Group(PathBuf);
@@ -22,7 +27,9 @@ struct Group(PathBuf);
 impl Group {
     /// None if this system, or this user, can make none.
     fn new(bytes: u64) -> Option<Group> {
-        let name = format!("everleaf-{}", std::process::id());
+        static GROUPS: AtomicU64 = AtomicU64::new(0);
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("everleaf-{}-{number}", std::process::id());
         let roots =
             [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
         roots.iter().find_map(|(root, limit)| {
@@ -114,6 +121,40 @@ impl Job {
         }
     }
 
+    /// What a child does with many pools in one budget: writes to all of them, in one order and in another, and reads.
+    /// Every other pool ends epochs when it likes.
+    fn share(&self) {
+        let budget = Budget::new(self.most);
+        let open = |no: u64| {
+            let options = Options::new().budget(&budget).manual_epochs(no.is_multiple_of(2));
+            let db = options.open(self.path.join(format!("{no}.ever"))).expect("new");
+            let tree = db.tree("t").expect("new");
+            (db, tree)
+        };
+        let pools: Vec<_> = (0..POOLS).map(open).collect();
+        let each = self.pairs / POOLS;
+        // A few at a time, as their owners have something to write; and all of them in turns.
+        for i in 0..each / 2 {
+            pools.iter().for_each(|(_, tree)| tree.put(key(i), value(i)).expect("space"));
+        }
+        for (db, tree) in &pools {
+            (each / 2..each).for_each(|i| tree.put(key(i), value(i)).expect("space"));
+            db.end_epoch().expect("no fault");
+        }
+        for (no, (db, tree)) in pools.iter().enumerate() {
+            assert_eq!(tree.len().expect("sound"), each);
+            for i in (no as u64 % 7..each).step_by(7) {
+                assert_eq!(tree.get(key(i)).expect("sound").as_deref(), Some(&value(i)[..]));
+            }
+            db.end_epoch().expect("no fault");
+        }
+        assert_eq!(budget.pools(), POOLS);
+        println!("{budget:?}");
+        let evictions = |(db, _): &(Db, Tree)| db.stats().expect("sound").memory.evictions;
+        assert!(pools.iter().map(evictions).sum::<u64>() > POOLS);
+        pools.into_iter().for_each(|(db, _)| db.close().expect("no fault"));
+    }
+
     fn tree(&self) -> (everleaf::Db, Tree) {
         let db = Options::new().memory(self.most).open(&self.path).expect("sound");
         let tree = db.tree("t").expect("sound");
@@ -122,6 +163,9 @@ impl Job {
 
     /// What a child does.
     fn run(&self, phase: &str) {
+        if phase == "share" {
+            return self.share();
+        }
         let (db, tree) = self.tree();
         match phase {
             "load" => {
@@ -155,7 +199,7 @@ impl Job {
 }
 
 #[test]
-#[ignore = "started by a_pool_is_larger_than_the_memory_of_its_group"]
+#[ignore = "started by the others"]
 fn child() {
     if let Some((phase, job)) = Job::of_environment() {
         job.run(&phase);
@@ -188,4 +232,21 @@ fn a_pool_is_larger_than_the_memory_of_its_group() {
     }
     let pool = fs::metadata(&job.path).expect("there").len();
     assert!(pool > 4 * most, "{} MiB are no large pool", pool >> 20);
+}
+
+#[test]
+fn five_hundred_pools_share_the_memory_of_their_group() {
+    let most = size([64, 64, 256]) << 20;
+    // Buffers of threads and of steps, and the heap's own.
+    let bound = most + most / 8 + POOLS * POOL_BYTES + (16 << 20);
+    let group = Group::new(bound + (16 << 20));
+    if group.is_none() {
+        println!("no control group can be made here: only the process's own memory is looked at");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let job = Job { path: dir.path().into(), most, pairs: 2 * most / 170 };
+    let (status, peak) = job.watch(job.start("share", group.as_ref()), |_| false);
+    println!("{} MiB at most, {} may be, {status}", peak >> 20, bound >> 20);
+    assert!(status.success(), "{status}");
+    assert!(peak <= bound, "{} MiB, {} for all pools", peak >> 20, most >> 20);
 }

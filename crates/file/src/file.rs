@@ -42,6 +42,7 @@ use crate::epochs::durable::DurableFuture;
 use crate::epochs::slots::{DIRTY_MARK, FileOp};
 use crate::inner::Inner;
 use crate::io::Io;
+use crate::memory::budget::Share;
 use crate::memory::evict::KeptPages;
 use crate::observe;
 use crate::open;
@@ -72,11 +73,18 @@ impl File {
     pub fn open(io: Arc<dyn Io>, path: &Path, options: &FileOptions) -> Result<File> {
         let inner = Arc::new(open::open(&*io, path, &options.within_bounds())?);
         let file = File { inner, tasks: Mutex::default(), end: CloseOnce::default() };
+        let pool = Arc::downgrade(&file.inner);
+        file.inner.residents.share.budget().join(pool)?;
         observe::opened(&file.inner.uuid, &file.inner.state());
         if options.background && !options.read_only {
             lock(&file.tasks).extend(tasks::start(&file.inner)?);
         }
         Ok(file)
+    }
+
+    /// What the layer above takes of the memory of this pool, and of those that share it.
+    pub fn share_memory(&self) -> Share {
+        Share::new(self.inner.residents.share.budget())
     }
 
     /// Whether nothing was ever made durable in this pool: the layer above must format it.
@@ -473,6 +481,7 @@ impl Drop for File {
         self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
         self.inner.wake_waiters();
         self.inner.release();
+        self.inner.residents.share.budget().leave(&*self.inner);
     }
 }
 

@@ -189,7 +189,7 @@ pub(crate) struct Inner {
     /// Runs that were freed, which the table does not know yet, and in which epoch.
     pub forgotten: Mutex<Vec<(PageNo, u32, u64)>>,
     /// Images of freed values that somebody may read still. Their extents are held.
-    pub lingering: Mutex<HashMap<PageNo, Placed>>,
+    pub lingering: Box<Mutex<HashMap<PageNo, Placed>>>,
     /// Runs that nobody reads any more.
     pub released: Mutex<Vec<(PageNo, u32)>>,
     /// What images are stamped with: the number of this open, then that of the last checkpoint.

@@ -50,6 +50,7 @@ pub use epochs::durable::DurableFuture;
 pub use epochs::slots::FileOp;
 pub use file::File;
 pub use limits::room::is_want_of_room;
+pub use memory::budget::{Budget, Part, Share};
 pub use memory::evict::KeptPages;
 pub use options::{BYTES_MOST, Compression, FileOptions, INTERVAL_LEAST, INTERVAL_MOST, PageUse};
 pub use salvage::DamagedFile;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use everleaf_pmem::page::{Page, Stay};
 
+use crate::memory::budget::Budget;
+
 /// What of a page's bytes its image on disk has to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageUse {
@@ -80,6 +82,8 @@ pub struct FileOptions {
     /// been written yet count half of it at most, and then writers wait, as for the journal. For pages
     /// that are whole pages of the system; others stay.
     pub memory_bytes: u64,
+    /// In place of that: memory that this pool shares with others.
+    pub budget: Option<Budget>,
     /// Whether pages that are no whole pages of the system leave memory, too, although that gives nothing
     /// back. For tests, which have small pages.
     pub evicts_small: bool,
@@ -140,6 +144,7 @@ impl Default for FileOptions {
             manual_epochs: false,
             gap: |_| PageUse::But(0..0),
             memory_bytes: u64::MAX,
+            budget: None,
             evicts_small: false,
             stay: |_| Stay::Always,
             frame_stays: |_| true,

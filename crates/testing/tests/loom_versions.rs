@@ -50,6 +50,7 @@ mod sync {
 }
 
 use bytes::Bytes;
+use everleaf_file::{Budget, Share};
 use everleaf_pmem::{Error, Result};
 use everleaf_tree::blink::{Before, KeepBefore};
 use loom::thread;
@@ -90,9 +91,10 @@ type CutOf = Arc<Cut>;
 
 impl Store {
     fn new(bytes_max: u64) -> Arc<Self> {
+        let share = Share::new(&Budget::new(u64::MAX));
         Arc::new(Self {
             gate: Gate::new(),
-            versions: Versions::new([0; 16], bytes_max),
+            versions: Versions::new([0; 16], (bytes_max, true), share),
             images: Arc::default(),
             leaves: [Mutex::new(0), Mutex::new(0)],
         })

@@ -19,7 +19,7 @@ from __future__ import annotations
 import atexit as _atexit
 
 from . import _main  # noqa: F401  First: it refuses a subinterpreter.
-from ._db import Batch, Cursor, Db, Snapshot, Transaction
+from ._db import Batch, Budget, Cursor, Db, Snapshot, Transaction
 from ._errors import (
     Closed,
     Conflict,
@@ -56,6 +56,7 @@ _atexit.register(_at_exit)
 
 __all__ = [
     "Batch",
+    "Budget",
     "Closed",
     "Compaction",
     "Conflict",

@@ -50,12 +50,22 @@ class Transaction(_everleaf.Transaction):
         return TransactionTree(self, tree)
 
 
+class Budget(_everleaf.Budget):
+    """Memory that pools share: ``Db(path, budget=Budget(64 << 20))`` for each of them.
+
+    All together take no more than it has: pages and values leave memory that were not used recently, whichever pool they
+    are of. Pools that are given no memory share `of_process`: a quarter of what the process may use.
+    """
+
+    __slots__ = ()
+
+
 class Db(_everleaf.Db):
     """An open pool of named trees.
 
     ``Db(path, **options)`` opens the pool at `path`, or makes it. The options are those of the Rust library, by their
     names: ``create``, ``read_only``, ``interval`` (in seconds), ``sync`` (each write waits for the disk), ``memory``,
-    ``snapshot_memory``, ``transaction_memory``, ``journal_bytes``, ``pending_bytes``, ``max_bytes``, ``page_bytes``,
+    ``budget`` (a `Budget`), ``snapshot_memory``, ``transaction_memory``, ``journal_bytes``, ``pending_bytes``, ``max_bytes``, ``page_bytes``,
     ``compression`` (``"none"`` or ``"lz4"``), ``background``, ``manual_epochs`` and ``storage`` (``"file"``, ``"dax"`` or
     ``"emulated-dax"``, which raise `Unsupported` unless the package was built with the feature ``dax``).
 

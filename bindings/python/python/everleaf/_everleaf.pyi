@@ -13,6 +13,7 @@ _Pair = tuple[bytes, bytes]
 
 __all__ = [
     "__version__",
+    "Budget",
     "Db",
     "Tree",
     "Snapshot",
@@ -33,6 +34,18 @@ def at_exit() -> None: ...
 def transact(
     db: Db, run: Callable[[Any], _T], begin: Callable[[], Transaction], attempts: int
 ) -> _T: ...
+
+@disjoint_base
+class Budget:
+    def __new__(cls, bytes: int) -> Self: ...
+    @staticmethod
+    def of_process() -> Budget: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def used(self) -> int: ...
+    @property
+    def pools(self) -> int: ...
 
 @disjoint_base
 class Db:

@@ -215,11 +215,13 @@ fn null_is_no_handle_and_may_be_freed() {
         everleaf_names_free(names);
         everleaf_damages_free(damages);
         everleaf_options_free(no());
+        everleaf_budget_free(no());
         everleaf_bytes_free(no());
         assert_eq!((everleaf_names_len(names), everleaf_damages_len(damages)), (0, 0));
         assert_eq!(everleaf_names_at(names, 0, no(), no()), EVERLEAF_INVALID);
         assert_eq!(everleaf_damages_at(damages, 0, no(), no()), EVERLEAF_INVALID);
         assert_eq!(everleaf_options_memory(no(), 1), EVERLEAF_INVALID);
+        assert_eq!(everleaf_options_budget(no(), no()), EVERLEAF_INVALID);
     }
 }
 
@@ -335,6 +337,11 @@ fn panics_without_a_pool() -> Vec<&'static str> {
         everleaf_damages_free(damages_there) == ();
         everleaf_bytes_free(bytes) == ();
         everleaf_options_free(everleaf_options_new()) == ();
+        everleaf_budget_new(1) == no();
+        everleaf_budget_bytes(no()) == 0;
+        everleaf_budget_used(no()) == 0;
+        everleaf_budget_pools(no()) == 0;
+        everleaf_budget_free(everleaf_budget_new(1)) == ();
         everleaf_code_name(0) == c"unknown".as_ptr();
         everleaf_last_conflict_key(no()) == null();
         everleaf_last_errno() == 0;
@@ -393,5 +400,6 @@ fn panics_of_options() -> Vec<&'static str> {
     try_one("everleaf_options_page_bytes", &|| unsafe {
         everleaf_options_page_bytes(options.0, 1)
     });
+    try_one("everleaf_options_budget", &|| unsafe { everleaf_options_budget(options.0, no()) });
     tried
 }

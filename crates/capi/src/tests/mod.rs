@@ -13,6 +13,7 @@ use std::path::Path;
 use std::ptr::{self, null, null_mut};
 use std::slice;
 
+use crate::budget::*;
 use crate::last::*;
 use crate::memory::everleaf_bytes_free;
 use crate::options::*;

@@ -82,6 +82,12 @@ fn directory() -> TempDir {
 
 fn options() -> Own<everleaf_options> {
     let options = Own(everleaf_options_new(), everleaf_options_free);
+    let budget = Own(everleaf_budget_new(16 << 20), everleaf_budget_free);
+    // SAFETY: the handle is good.
+    unsafe {
+        assert_eq!(everleaf_budget_bytes(budget.0), 16 << 20);
+        assert_eq!((everleaf_budget_used(budget.0), everleaf_budget_pools(budget.0)), (0, 0));
+    }
     let to = options.0;
     // SAFETY: the handle is good.
     let codes = unsafe {
@@ -98,12 +104,13 @@ fn options() -> Own<everleaf_options> {
             everleaf_options_background(to, 1),
             everleaf_options_manual_epochs(to, 0),
             everleaf_options_compression(to, EVERLEAF_COMPRESSION_LZ4),
+            everleaf_options_budget(to, budget.0),
             everleaf_options_memory(to, 16 << 20),
             everleaf_options_snapshot_memory(to, 32 << 20),
             everleaf_options_transaction_memory(to, 32 << 20),
         ]
     };
-    assert_eq!(codes, [EVERLEAF_OK; 15]);
+    assert_eq!(codes, [EVERLEAF_OK; 16]);
     options
 }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf_file::Dax;
+use everleaf_file::{Dax, Share};
 use everleaf_pmem::{Medium, PageNo, fallible};
 use everleaf_pool::{Pool, Wants, anchor};
 use everleaf_tree::blink::Condition;
@@ -242,6 +242,11 @@ impl DbMedium for Dax {
 
     fn identity(&self) -> [u8; 16] {
         self.uuid()
+    }
+
+    /// No page takes memory of the process here.
+    fn share_memory(&self, options: &Options) -> Share {
+        Share::new(&options.memory_budget().0)
     }
 
     fn know_count(&self, anchor: PageNo, pairs: u64) -> Result<()> {

@@ -1,13 +1,13 @@
 //! Which trees the Db keeps on which medium.
 
-use everleaf_file::File;
+use everleaf_file::{File, Share};
 use everleaf_pmem::{Medium, PageNo};
 use everleaf_pool::Pool;
 use everleaf_tree::blink::Blink;
 use everleaf_tree::node::{Kind, NodeBytes};
 use everleaf_tree::slotted::Slotted;
 
-use crate::Result;
+use crate::{Options, Result};
 
 /// A medium of the Db.
 pub(crate) trait DbMedium: Medium {
@@ -16,6 +16,9 @@ pub(crate) trait DbMedium: Medium {
 
     /// The pool's identity.
     fn identity(&self) -> [u8; 16];
+
+    /// The memory of the pool that was opened so, as which old values count.
+    fn share_memory(&self, options: &Options) -> Share;
 
     /// A tree is opened that this process has not used yet: the medium is to know how many pairs it has, if
     /// it does not anyway. `is_new` if it was just made.
@@ -44,6 +47,10 @@ impl DbMedium for File {
 
     fn identity(&self) -> [u8; 16] {
         self.stats().uuid
+    }
+
+    fn share_memory(&self, _: &Options) -> Share {
+        self.share_memory()
     }
 }
 

@@ -105,7 +105,9 @@ impl<M: DbMedium> NamedTrees<M> {
         let open = || DbTree::<M>::open(Arc::clone(&pool), INDEX_ANCHOR);
         let catalog = if blank { None } else { Some(open()?) };
         let way = RightOfWay::default();
-        let versions = Versions::new(pool.medium().identity(), options.snapshot_memory_bytes());
+        let share = pool.medium().share_memory(options);
+        let versions =
+            Versions::new(pool.medium().identity(), options.snapshot_memory_bytes(), share);
         Ok(Self {
             pool,
             catalog,

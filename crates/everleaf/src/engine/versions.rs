@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as StdAtomicU64;
 
 use crossbeam_utils::CachePadded;
-use everleaf_file::observe;
+use everleaf_file::{Part, Share, observe};
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 use everleaf_tree::blink::{self, Before, KeepBefore, Was};
@@ -194,6 +194,9 @@ pub(crate) struct Versions {
     touched: Mutex<Vec<Arc<Images>>>,
     bytes: AtomicU64,
     bytes_max: u64,
+    /// Whether the bound is for this pool alone. Else it is for all that share memory with it.
+    is_own: bool,
+    share: Share,
     images: AtomicU64,
     /// How many images make the next sweep due.
     due: AtomicU64,
@@ -254,7 +257,8 @@ impl Drop for Cut {
 }
 
 impl Versions {
-    pub fn new(pool: observe::Uuid, bytes_max: u64) -> Arc<Self> {
+    /// Of a pool whose old values may take so many bytes, by itself or together with those that share memory with it.
+    pub fn new(pool: observe::Uuid, (bytes_max, is_own): (u64, bool), share: Share) -> Arc<Self> {
         Arc::new(Self {
             clock: AtomicU64::new(1),
             newest: AtomicU64::new(0),
@@ -262,6 +266,8 @@ impl Versions {
             touched: Mutex::default(),
             bytes: AtomicU64::new(0),
             bytes_max,
+            is_own,
+            share,
             images: AtomicU64::new(0),
             due: AtomicU64::new(FEW),
             pool,
@@ -424,7 +430,8 @@ impl Versions {
     /// After a write that may have kept something; the caller holds no latch. Gives up cuts while images take too
     /// much, and removes images that nobody needs.
     pub fn settle(&self) {
-        let is_over = || self.bytes.load(Ordering::Relaxed) > self.bytes_max;
+        self.tell_memory();
+        let is_over = || self.bytes.load(Ordering::Relaxed) > self.most();
         let images = self.images.load(Ordering::Relaxed);
         // The last cut may have ended while the write kept something for it.
         let is_due = images >= self.due.load(Ordering::Relaxed) || images > 0 && !self.is_watched();
@@ -434,6 +441,16 @@ impl Versions {
         self.sweep();
         while is_over() && self.give_up_oldest() {}
         self.tell();
+    }
+
+    /// Bytes that images may take now.
+    fn most(&self) -> u64 {
+        if self.is_own { self.bytes_max } else { self.share.of(Part::Versions, self.bytes_max) }
+    }
+
+    /// Tells those who share memory with this pool what images take.
+    fn tell_memory(&self) {
+        self.share.tell_roughly(Part::Versions, self.bytes.load(Ordering::Relaxed));
     }
 
     /// Gives up all cuts: what they see is not kept any more. The caller keeps writers out.
@@ -471,6 +488,7 @@ impl Versions {
         lock(&self.touched).retain(|tree| tree.count.load(Ordering::Relaxed) > 0);
         let left = self.images.load(Ordering::Relaxed);
         self.due.store((2 * left).max(FEW), Ordering::Relaxed);
+        self.tell_memory();
     }
 
     /// So many images are gone, and so many bytes.

@@ -17,6 +17,7 @@ mod attempts;
 mod backup;
 mod batches;
 mod batches_full;
+mod budget;
 mod bytes;
 mod close;
 mod compaction;

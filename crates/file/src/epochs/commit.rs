@@ -37,7 +37,7 @@ const AHEAD_BLOCK: u64 = 64 << 10;
 
 /// Puts the records of a closed epoch in a row, behind room for a block's head and what a spill has
 /// left, and before room for the zeros that follow it.
-fn gather(commit: &mut Commit, counts: &mut DurableCounts) -> Result<()> {
+fn gather(commit: &mut Commit, counts: &mut DurableCounts, kept: usize) -> Result<()> {
     let Commit { block, spares, .. } = commit;
     let payload = spares.iter().map(Vec::len).sum::<usize>() + counts.sum_up()?;
     let bytes = BLOCK_HEAD.max(block.len()) + payload + BLOCK_ALIGN as usize;
@@ -53,7 +53,7 @@ fn gather(commit: &mut Commit, counts: &mut DurableCounts) -> Result<()> {
         block.extend_from_slice(spare);
         let used = spare.len();
         spare.clear();
-        shrink(spare, used);
+        shrink(spare, used, kept);
     }
     counts.note(block);
     Ok(())
@@ -204,6 +204,7 @@ impl Inner {
         if self.bounds.note(epoch, more) {
             self.ticker.hurry();
         }
+        self.measure_memory();
         self.bounds.look(&self.barrier);
         self.spills.look(epoch, &self.bounds, &self.barrier);
     }
@@ -318,6 +319,7 @@ impl Inner {
         self.epochs.publish(epoch);
         self.count_journal(commit);
         self.bounds.publish(epoch, large, &self.barrier);
+        self.measure_memory();
         self.ahead.ended_large.store(0, Ordering::Relaxed);
         let (record_bytes, value_bytes) = (records as u64, large);
         let pool = self.state();
@@ -341,7 +343,8 @@ impl Inner {
         let goes_on = |e: &Error| matches!(e, Error::NoMemory { .. }) || is_want_of_room(e);
         written.map_err(|e| if goes_on(&e) { e } else { self.poison(e) })?;
         self.take_counts(epoch)?;
-        gather(commit, &mut lock(&self.counts))?;
+        let kept = self.residents.kept_bytes();
+        gather(commit, &mut lock(&self.counts), kept)?;
         debug_assert!(commit.spares.iter().all(Vec::is_empty), "a record is in no block");
         let records = commit.block.len() - BLOCK_HEAD;
         let is_commit = records > 0 || commit.chain.spilled.is_some();
@@ -350,7 +353,7 @@ impl Inner {
             self.append(commit, epoch, true)?;
         }
         commit.block.clear();
-        shrink(&mut commit.block, records);
+        shrink(&mut commit.block, records, kept);
         Ok((records, is_commit))
     }
 
@@ -389,9 +392,9 @@ impl Inner {
     /// Ends the running epoch and takes its records. Needs no memory.
     fn close_epoch(&self, commit: &mut Commit) -> Result<u64> {
         debug_assert!(commit.spares.len() == SLOTS, "a list to swap for each slot");
-        let spares = &mut commit.spares;
+        let (spares, kept) = (&mut commit.spares, self.residents.kept_bytes());
         let take = |epoch: u64, i: usize, mut slot: SlotGuard<'_, SlotChanges>| {
-            slot.take(epoch, &mut spares[i]);
+            slot.take(epoch, &mut spares[i], kept);
         };
         let epoch = self.epochs.close(take).map_err(|_| self.torn())?;
         let used = spares.iter().map(Vec::len).filter(|bytes| *bytes > 0);
@@ -598,6 +601,11 @@ impl Inner {
         // What an epoch that goes on keeps in the journal, another checkpoint does not free.
         let full = busy > self.journal_bound / 2 && !self.ahead.is_stuck(self.epochs.now());
         let due = full || self.bounds.is_dirty() || self.bounds.bulk.is_too_much();
+        self.call_checkpoint(due);
+    }
+
+    /// Says whether a checkpoint is due.
+    pub(crate) fn call_checkpoint(&self, due: bool) {
         let mut work = lock(&self.work);
         if due != work.checkpoint_due {
             work.checkpoint_due = due;

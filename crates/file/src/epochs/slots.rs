@@ -75,8 +75,9 @@ impl SlotChanges {
         len - told
     }
 
-    /// Moves the records of `epoch` to `spare`, which is empty, and leaves its memory here.
-    pub fn take(&mut self, epoch: u64, spare: &mut Vec<u8>) {
+    /// Moves the records of `epoch` to `spare`, which is empty, and leaves its memory here. Of so many bytes at most a buffer
+    /// is kept.
+    pub fn take(&mut self, epoch: u64, spare: &mut Vec<u8>, most: usize) {
         debug_assert!(spare.is_empty(), "records that were taken before");
         let i = (epoch & 1) as usize;
         debug_assert!(self.told[i] <= self.bufs[i].len());
@@ -85,8 +86,8 @@ impl SlotChanges {
         (self.told[i], self.tell_at[i]) = (0, 0);
         if buf.is_empty() {
             // Nobody writes here, it seems.
-            shrink(buf, 0);
-            shrink(spare, 0);
+            shrink(buf, 0, most);
+            shrink(spare, 0, most);
         } else {
             std::mem::swap(buf, spare);
         }
@@ -94,17 +95,24 @@ impl SlotChanges {
     }
 
     /// Moves the records of `epoch`, which goes on, behind what is in `block`. Says how many bytes of
-    /// them had been told.
+    /// them had been told. A buffer of more bytes than `kept` is given back.
     ///
     /// # Errors
     /// NoMemory: the records are still here.
-    pub fn spill(&mut self, epoch: u64, block: &mut Vec<u8>, tell_bytes: usize) -> Result<usize> {
+    pub fn spill(
+        &mut self,
+        epoch: u64,
+        block: &mut Vec<u8>,
+        (tell_bytes, kept): (usize, usize),
+    ) -> Result<usize> {
         let i = (epoch & 1) as usize;
         let buf = &mut self.bufs[i];
         debug_assert!(self.told[i] <= buf.len());
         fallible::append(block, buf, "the block of an epoch")?;
-        self.taken += buf.len() as u64;
+        let used = buf.len();
+        self.taken += used as u64;
         buf.clear();
+        shrink(buf, used, kept);
         // Of the epoch it has told already.
         self.tell_at[i] = self.tell_at[i].min(tell_bytes);
         Ok(std::mem::take(&mut self.told[i]))
@@ -115,9 +123,9 @@ impl SlotChanges {
 const KEPT_BYTES: usize = 32 << 10;
 
 /// Gives back the memory of a buffer whose bytes are not needed any more, if it is more than twice
-/// what was used of it.
-pub(crate) fn shrink(buf: &mut Vec<u8>, used: usize) {
-    if buf.capacity() > 2 * used + KEPT_BYTES {
+/// what was used of it, or more than may be kept.
+pub(crate) fn shrink(buf: &mut Vec<u8>, used: usize, most: usize) {
+    if buf.capacity() > most.min(2 * used + KEPT_BYTES) {
         *buf = Vec::new();
     }
 }

@@ -25,6 +25,7 @@ use std::time::Instant;
 use everleaf_pmem::error::Result;
 
 use crate::epochs::barrier::SPILL;
+use crate::epochs::slots::shrink;
 use crate::inner::{Commit, Inner};
 use crate::journal::BLOCK_HEAD;
 use crate::observe::{self, Stall};
@@ -104,6 +105,7 @@ impl Inner {
             if records > 0 {
                 self.start(commit)?;
                 self.append(commit, epoch, false)?;
+                shrink(&mut commit.block, records, self.residents.kept_bytes());
                 self.spills.note_spilled(records as u64);
                 self.counters.spills.fetch_add(1, Ordering::Relaxed);
                 self.count_journal(commit);
@@ -126,14 +128,14 @@ impl Inner {
 
     /// Takes what slots hold of the running epoch, behind what is in the block.
     fn gather_running(&self, commit: &mut Commit, epoch: u64) -> Result<()> {
-        let block = &mut commit.block;
+        let (block, kept) = (&mut commit.block, self.residents.kept_bytes());
         if block.is_empty() {
             everleaf_pmem::fallible::more(block, BLOCK_HEAD, "the block of an epoch")?;
             block.resize(BLOCK_HEAD, 0);
         }
         let (before, mut told, mut fits) = (block.len(), 0, Ok(()));
         let visited = self.epochs.visit(|_, mut slot| {
-            match slot.spill(epoch, block, self.spills.tell_bytes()) {
+            match slot.spill(epoch, block, (self.spills.tell_bytes(), kept)) {
                 Ok(known) => told += known as u64,
                 Err(error) => fits = Err(error),
             }

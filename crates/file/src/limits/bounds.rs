@@ -29,6 +29,7 @@ use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 
 use crate::epochs::barrier::{CROWDED, FULL, SPILL};
+use crate::memory::budget::Part;
 use crate::memory::residents::Residents;
 use crate::observe::Stall;
 use crate::options::FileOptions;
@@ -46,6 +47,8 @@ const BOUND_LEAST: u64 = 1 << 20;
 const BOUND_FIRST: u64 = 4 << 20;
 /// This part of the memory that pages may take is the most that it may be, if that is more.
 const BUFFERS_PART: u64 = 16;
+/// In each of many pools that share memory, it may be this in any case.
+const BOUND_EACH: u64 = 16 << 10;
 /// Commits below this tell nothing of how many bytes a second the disk takes.
 const SAMPLE_BYTES: u64 = 256 << 10;
 /// A page that was changed has noted about so many bytes at least: with a turn of bytes goes one of pages.
@@ -111,8 +114,9 @@ pub(crate) struct WriteBounds {
     ticks: bool,
     /// Nobody is to wait for a turn where only room is asked for.
     pub turns_are_taken: bool,
-    /// The most that the bound may be.
-    most: u64,
+    /// The most that the bound may be, as was asked for, and now.
+    asked: u64,
+    most: AtomicU64,
     journal_most: u64,
     /// Somebody writes a checkpoint when one is due.
     kept: AtomicBool,
@@ -155,21 +159,26 @@ pub(crate) struct Turn {
     round: u64,
 }
 
+/// Bytes that may wait to become durable, by the memory that there is: a small one has small buffers.
+fn most_pending(residents: &Residents) -> u64 {
+    let each = (BOUND_LEAST / residents.share.budget().pools().max(1)).max(BOUND_EACH);
+    residents.part(Part::Pending, BUFFERS_PART).map_or(u64::MAX, |part| part.max(each))
+}
+
 impl WriteBounds {
     pub fn new(ticks: bool, options: &FileOptions, residents: &Residents) -> Result<Self> {
         let mut groups = fallible::list(GROUPS, "the queue of writers")?;
         groups.resize_with(GROUPS, Condvar::new);
-        // A small memory has small buffers.
-        let part = residents.most.map_or(u64::MAX, |most| (most / BUFFERS_PART).max(BOUND_LEAST));
-        let most = options.pending_bytes.min(part).max(TELL_BYTES as u64);
+        let asked = options.pending_bytes.max(TELL_BYTES as u64);
         let journal_most = options.journal_bytes.max(JOURNAL_LEAST);
         Ok(WriteBounds {
             ticks,
             turns_are_taken: options.turns_are_taken,
-            most,
+            asked,
+            most: most_pending(residents).min(asked).into(),
             journal_most,
             kept: AtomicBool::new(false),
-            bound: AtomicU64::new(BOUND_FIRST.min(most)),
+            bound: BOUND_FIRST.into(),
             rate: AtomicU64::new(0),
             noted: Default::default(),
             large: AtomicU64::new(0),
@@ -191,10 +200,16 @@ impl WriteBounds {
     }
 
     pub fn bound(&self) -> u64 {
-        self.bound.load(Relaxed)
+        self.bound.load(Relaxed).min(self.most.load(Relaxed))
     }
 
-    fn records(&self) -> u64 {
+    /// The most that may wait, as memory allows now.
+    pub fn most(&self) -> u64 {
+        self.most.load(Relaxed)
+    }
+
+    /// Bytes of records that are not durable, as far as slots have told.
+    pub fn records(&self) -> u64 {
         self.noted.iter().map(|noted| noted.load(Relaxed)).sum()
     }
 
@@ -230,8 +245,12 @@ impl WriteBounds {
         if journal < room { (journal, Stall::Journal) } else { (room, Stall::Disk) }
     }
 
-    /// What pages may take has changed, with what is kept beside them.
-    pub fn measure_room(&self, residents: &Residents) {
+    /// Tells what was changed and is not written, and asks how much that may be now. So many bytes of `records` are in
+    /// memory.
+    pub fn measure_memory(&self, residents: &Residents, records: u64) {
+        residents.share.tell(Part::Pending, records);
+        residents.share.tell(Part::Changed, self.changed() * residents.page_bytes);
+        self.most.store(most_pending(residents).min(self.asked), Relaxed);
         if let (Some(changed), Some(held)) = (residents.changed_most(), residents.held_most()) {
             self.changed_most.store(changed, Relaxed);
             if !self.ticks {
@@ -384,9 +403,7 @@ impl WriteBounds {
         };
         self.rate.store(rate, Relaxed);
         let bound = (rate as f64 * (BOUND_INTERVALS * interval).as_secs_f64()) as u64;
-        let bound = bound.max(BOUND_LEAST).min(self.most);
-        debug_assert!(bound >= TELL_BYTES as u64, "slots keep more to themselves");
-        self.bound.store(bound, Relaxed);
+        self.bound.store(bound.max(BOUND_LEAST), Relaxed);
     }
 
     /// So many bytes of journal are needed now.
@@ -521,8 +538,9 @@ impl Turn {
 /// When the running epoch is spilled, and synced.
 #[derive(Debug)]
 pub(crate) struct Spills {
-    /// Bytes in slots from which on it is spilled.
-    at: u64,
+    /// Bytes in slots from which on it is spilled, as was asked for, and now.
+    asked: u64,
+    at: AtomicU64,
     /// Bytes that were spilled of the running epoch, and how many of them slots had told.
     bytes: AtomicU64,
     told: AtomicU64,
@@ -533,38 +551,56 @@ pub(crate) struct Spills {
 impl Spills {
     /// Where `ticks` says that epochs are ended by themselves, that comes before much is noted.
     pub fn new(ticks: bool, at: u64) -> Self {
-        let at = if ticks { u64::MAX } else { at.max(1) };
-        Self { at, bytes: AtomicU64::new(0), told: AtomicU64::new(0), loose: AtomicU64::new(0) }
+        let asked = if ticks { u64::MAX } else { at.max(1) };
+        Self {
+            asked,
+            at: asked.into(),
+            bytes: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            loose: AtomicU64::new(0),
+        }
+    }
+
+    fn at(&self) -> u64 {
+        self.at.load(Relaxed)
+    }
+
+    /// All that waits may take so many bytes of memory now.
+    pub fn set_most(&self, most: u64) {
+        // Where epochs end by themselves none is spilled, however little that is.
+        if self.asked != u64::MAX {
+            self.at.store(self.asked.min(most), Relaxed);
+        }
     }
 
     /// What a slot may keep to itself.
     pub fn tell_bytes(&self) -> usize {
-        TELL_BYTES.min(usize::try_from(self.at).unwrap_or(usize::MAX))
+        TELL_BYTES.min(usize::try_from(self.at()).unwrap_or(usize::MAX))
     }
 
     /// Bytes that slots hold of the running epoch.
-    fn held(&self, epoch: u64, bounds: &WriteBounds) -> u64 {
+    pub fn held(&self, epoch: u64, bounds: &WriteBounds) -> u64 {
         bounds.noted(epoch).saturating_sub(self.told.load(Relaxed))
     }
 
     /// Whether that is much.
     pub fn is_due(&self, epoch: u64, bounds: &WriteBounds) -> bool {
-        self.held(epoch, bounds) >= self.at
+        self.held(epoch, bounds) >= self.at()
     }
 
     /// Whether it is so much that whoever writes must see to it.
     pub fn is_overdue(&self, epoch: u64, bounds: &WriteBounds) -> bool {
-        self.held(epoch, bounds) >= self.at.saturating_mul(HELD_SPILLS)
+        self.held(epoch, bounds) >= self.at().saturating_mul(HELD_SPILLS)
     }
 
     /// Whether much was written that was not synced.
     pub fn is_loose(&self) -> bool {
-        self.loose.load(Relaxed) >= self.at.saturating_mul(LOOSE_SPILLS)
+        self.loose.load(Relaxed) >= self.asked.saturating_mul(LOOSE_SPILLS)
     }
 
     /// Whether it is so much that whoever writes must wait for a sync.
     pub fn is_far_too_loose(&self) -> bool {
-        self.loose.load(Relaxed) >= self.at.saturating_mul(4 * LOOSE_SPILLS)
+        self.loose.load(Relaxed) >= self.asked.saturating_mul(4 * LOOSE_SPILLS)
     }
 
     /// A slot has told what it holds of the running epoch: asks for a spill if it is much altogether.

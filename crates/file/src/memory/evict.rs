@@ -23,15 +23,12 @@ use everleaf_pmem::shared::SharedPair;
 use crate::epochs::barrier::POISONED;
 use crate::epochs::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::inner::Inner;
+use crate::memory::budget::{GOES, Member};
 use crate::memory::residents::Hand;
 use crate::memory::values::memory_of;
 
 /// Pages that the hand looks at in one go, at most, so that who fetches a page does not wait long.
 const MOST_LOOKS: u64 = 2048;
-/// The hand needs so many goes for a round at least, unless there are fewer pages. So a page stays while so
-/// many others are fetched, and a step that needs some pages at once gets them, however many of the others
-/// are changed.
-const GOES: u64 = 16;
 /// Rounds over all pages, at most, where somebody has the time.
 const ROUNDS: usize = 8;
 /// Pages that are given back by one call, at most.
@@ -56,6 +53,20 @@ impl Drop for KeptPages<'_> {
         self.0.residents.keepers.fetch_sub(1, SeqCst);
         // As many as have come may have to leave, and others fetch no more than they need.
         self.0.evict_all();
+    }
+}
+
+impl Member for Inner {
+    /// Has a checkpoint come if it has changed more pages than it may now.
+    fn feel_others(&self) {
+        self.measure_memory();
+        if self.bounds.is_dirty() {
+            self.call_checkpoint(true);
+        }
+    }
+
+    fn evict_some(&self) {
+        self.let_hand_go_on();
     }
 }
 
@@ -98,17 +109,47 @@ impl Inner {
         }
         residents.note(no)?;
         self.measure_table();
-        self.bounds.measure_room(residents);
+        self.measure_memory();
         Ok(())
     }
 
-    /// Evicts pages if they take too much memory, as far as there are some that can leave. Never waits.
+    /// Tells those who share memory with this pool what it takes, and asks what it may take now.
+    pub(crate) fn measure_memory(&self) {
+        self.residents.tell();
+        self.bounds.measure_memory(&self.residents, self.records_in_memory());
+        self.spills.set_most(self.bounds.most());
+    }
+
+    /// Bytes of records that are not in the file.
+    fn records_in_memory(&self) -> u64 {
+        match self.bounds.ticks() {
+            true => self.bounds.records(),
+            false => self.spills.held(self.epochs.peek().1, &self.bounds),
+        }
+    }
+
+    /// Evicts pages if all pools take too much memory, as far as there are some that can leave: of this pool, or of
+    /// others that share it. Never waits.
     pub(crate) fn evict(&self) {
         let residents = &self.residents;
-        let pages = || residents.pages.load(Relaxed);
-        let slack = SLACK_PAGES.min(pages() / 8) * residents.page_bytes;
+        let slack = self.slack();
         // Before there is no room at all: threads take pages at the same time.
-        if !residents.is_tight(slack / 2) || residents.keepers.load(SeqCst) != 0 {
+        if residents.is_full(slack / 2) {
+            residents.share.budget().evict(self, || !residents.is_tight(slack));
+        }
+    }
+
+    /// Bytes for which room is made when it is made.
+    fn slack(&self) -> u64 {
+        let page_bytes = self.residents.page_bytes;
+        let all = self.residents.share.budget().page_bytes() / page_bytes;
+        SLACK_PAGES.min(all / 8) * page_bytes
+    }
+
+    /// Evicts pages of this pool while all pools take too much memory: the hand goes on a little.
+    fn let_hand_go_on(&self) {
+        let (residents, slack) = (&self.residents, self.slack());
+        if residents.keepers.load(SeqCst) != 0 {
             return;
         }
         residents.give_ahead(|run| self.region.give_back(std::iter::once(run)));
@@ -156,7 +197,7 @@ impl Inner {
             Some(looks) => looks.clamp(1, MOST_LOOKS),
             None => MOST_LOOKS,
         };
-        ((pages / GOES).clamp(1, most), values / pages)
+        ((pages / GOES as u64).clamp(1, most), values / pages)
     }
 
     /// A copy of a long key and the value behind it, to be kept in memory; none if there is no room for them.
@@ -183,8 +224,8 @@ impl Inner {
         let mut before = u64::MAX;
         // A round calls pages cold, and the next one finds those that are cold still.
         for _ in 0..ROUNDS {
-            let now = self.residents.evictions.load(Relaxed);
-            if !self.residents.is_tight(0) || now == before {
+            let now = self.residents.share.budget().evictions();
+            if !self.residents.is_full(0) || now == before {
                 break;
             }
             before = now;

@@ -12,6 +12,7 @@ use everleaf_pmem::page::Page;
 
 use crate::epochs::slots::{COPIED_MARK, DIRTY_MARK, LAST_MARK};
 use crate::inner::Inner;
+use crate::memory::budget::Part;
 
 /// Frames stay while they take no more than this part of memory.
 const FRAMES_PART: u64 = 16;
@@ -24,7 +25,8 @@ impl Inner {
     /// Gives frames back of whose pages none is in memory, if frames take more than their part of memory. Never waits.
     pub(super) fn evict_frames(&self, is_poisoned: bool) {
         let (residents, frames) = (&self.residents, &self.residents.frames);
-        let are_few = || residents.most.is_none_or(|most| frames.in_memory() <= most / FRAMES_PART);
+        let most = residents.part(Part::Frames, FRAMES_PART);
+        let are_few = || most.is_none_or(|most| frames.in_memory() <= most);
         // What a page that has come again has lost might be the only hint that its image may be gone.
         if frames.bytes.is_none() || are_few() || is_poisoned {
             return;

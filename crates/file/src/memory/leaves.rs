@@ -8,6 +8,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::inner::Inner;
+use crate::memory::budget::Part;
 use crate::store::table::LEAF_BYTES;
 
 /// Leaves take this part of memory at most.
@@ -33,7 +34,8 @@ impl Drop for KeptLeaves<'_> {
 
 impl Inner {
     fn most_leaves(&self) -> u64 {
-        self.residents.most.map_or(u64::MAX, |most| most / TABLE_PART / LEAF_BYTES as u64)
+        let most = self.residents.part(Part::Table, TABLE_PART);
+        most.map_or(u64::MAX, |most| most / LEAF_BYTES as u64)
     }
 
     pub(crate) fn are_leaves_many(&self) -> bool {

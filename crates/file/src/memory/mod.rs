@@ -1,5 +1,6 @@
 //! What is in memory: pages with their frames and owners, large values, eviction, and what warms a pool.
 
+pub(crate) mod budget;
 pub(crate) mod cache;
 pub(crate) mod evict;
 pub(crate) mod frames;

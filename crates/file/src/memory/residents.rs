@@ -12,19 +12,18 @@ use everleaf_pmem::page::{Geometry, Page, PageNo};
 use everleaf_pmem::region::SYSTEM_PAGE_BYTES;
 use everleaf_pmem::sync::lock_plain as lock;
 
+use crate::memory::budget::{Budget, Part, Share};
 use crate::memory::values::ValueCache;
 use crate::options::FileOptions;
 use crate::store::table::{LEAF_BYTES, LEAVES_COPIED};
 
 const WHAT: &str = "the list of pages in memory";
-/// This part of the memory that a pool may take is for what is not counted: buffers and lists.
-const BUFFERS_PART: u64 = 32;
-
-/// This part of it is for pages, whatever the rest takes.
-const LEAST_PART: u64 = 8;
-
-/// Bytes of pages that an epoch may change, however little memory there may be.
+/// Bytes of pages that an epoch may change, however little memory there may be; and in each of many pools.
 const HELD_LEAST: u64 = 1 << 20;
+const HELD_EACH: u64 = 64 << 10;
+
+/// Bytes that a buffer may keep in any case.
+const BUFFER_LEAST: u64 = 4 << 10;
 
 /// Pages that are given back by one call, at most.
 const MOST_GIVEN: usize = 512;
@@ -159,8 +158,11 @@ impl Hand {
 /// The pages in memory, and how many there may be.
 #[derive(Debug)]
 pub(crate) struct Residents {
-    /// Bytes that pages, and what is kept beside them, may take: a little less than all. None if no page can leave.
+    /// Bytes that pages, and what is kept beside them, may take, of all pools that share memory: a little less than all.
+    /// None if no page can leave.
     pub most: Option<u64>,
+    /// What of that this pool takes.
+    pub share: Box<Share>,
     pub values: Box<ValueCache>,
     pub page_bytes: u64,
     frame_bytes: u64,
@@ -181,12 +183,17 @@ pub(crate) struct Residents {
 
 impl Residents {
     pub fn new(g: Geometry, options: &FileOptions) -> Self {
-        let (page_bytes, most) = (g.page_bytes(), options.memory_bytes);
+        let page_bytes = g.page_bytes();
+        let budget = match &options.budget {
+            Some(budget) => budget.of_this_process(),
+            None => Budget::new(options.memory_bytes),
+        };
         let is_worth_it = page_bytes.is_multiple_of(SYSTEM_PAGE_BYTES) || options.evicts_small;
-        let can_leave = is_worth_it && most != u64::MAX;
+        let most = budget.most().filter(|_| is_worth_it);
         Self {
-            most: can_leave.then_some(most - most / BUFFERS_PART),
-            values: Box::new(ValueCache::new(most, !can_leave)),
+            most,
+            share: Box::new(Share::new(&budget)),
+            values: Box::new(ValueCache::new(budget.bytes(), most.is_none())),
             page_bytes: page_bytes as u64,
             frame_bytes: g.frame_bytes() as u64,
             frames: Box::new(Frames::new(g, options.frame_stays)),
@@ -203,22 +210,48 @@ impl Residents {
         }
     }
 
-    /// Bytes that pages may take beside all else that is counted; a part of the memory in any case, or nobody
-    /// could do anything. None if there is no bound.
-    fn room(&self) -> Option<u64> {
-        let beside = self.beside() + self.of_checkpoints();
-        self.most.map(|most| most.saturating_sub(beside).max(most / LEAST_PART))
+    /// Pages that may be changed and not written, at most this `part` of the room that there is for pages.
+    fn changed_part(&self, part: impl Fn(u64) -> u64) -> Option<u64> {
+        self.most?;
+        self.share.budget().room().map(|room| self.share.of(Part::Changed, part(room)))
     }
 
     /// Pages that may be changed and not written; none if there is no bound.
     pub fn changed_most(&self) -> Option<u64> {
-        self.room().map(|room| (room / 2 / self.page_bytes).max(2))
+        self.changed_part(|room| room / 2).map(|bytes| (bytes / self.page_bytes).max(2))
     }
 
     /// Pages that may be changed and not written where nobody writes checkpoints by himself: most of what there
     /// may be, and some in any case.
     pub fn held_most(&self) -> Option<u64> {
-        self.room().map(|room| (room / 8 * 7).max(HELD_LEAST) / self.page_bytes)
+        let least = (HELD_LEAST / self.share.budget().pools().max(1)).max(HELD_EACH);
+        self.changed_part(|room| room / 8 * 7).map(|bytes| bytes.max(least) / self.page_bytes)
+    }
+
+    /// Bytes that this pool may take of something that has a part of the memory; none if there is no bound.
+    pub fn part(&self, part: Part, of: u64) -> Option<u64> {
+        self.most.map(|most| self.share.of(part, most / of))
+    }
+
+    /// Bytes that a buffer may keep beside what it holds: the part of all buffers, for each pool.
+    pub fn kept_bytes(&self) -> usize {
+        let budget = self.share.budget();
+        let all = self.most.map_or(u64::MAX, |_| budget.for_buffers());
+        usize::try_from((all / budget.pools().max(1)).max(BUFFER_LEAST)).unwrap_or(usize::MAX)
+    }
+
+    /// Tells what pages, and all that is kept beside them, take.
+    pub fn tell(&self) {
+        if self.most.is_some() {
+            self.share.tell(Part::Frames, self.frames.in_memory());
+            let table = self.table.load(Relaxed) + self.counts.load(Relaxed);
+            self.share.tell(Part::Table, table + self.of_checkpoints());
+            self.tell_pages();
+        }
+    }
+
+    fn tell_pages(&self) {
+        self.share.tell(Part::Pages, self.can_leave());
     }
 
     /// Bytes that stay, whatever pages leave: of frames, of the page table and of counts of pairs.
@@ -234,13 +267,30 @@ impl Residents {
 
     /// Bytes that all of this takes, with large values and memory that was made ready ahead.
     pub fn bytes(&self) -> u64 {
-        let pages = self.pages.load(Relaxed) + self.ahead.load(Relaxed);
-        pages * self.page_bytes + self.values.bytes() + self.beside()
+        self.can_leave() + self.beside()
     }
 
-    /// Whether there is no room for so many more bytes.
+    /// Bytes of pages, large values and memory that was made ready ahead.
+    fn can_leave(&self) -> u64 {
+        let pages = self.pages.load(Relaxed) + self.ahead.load(Relaxed);
+        pages * self.page_bytes + self.values.bytes()
+    }
+
+    /// Whether all that is counted would take too much with so many more bytes.
+    pub fn is_full(&self, more: u64) -> bool {
+        self.most.is_some_and(|most| {
+            self.tell_pages();
+            self.share.budget().used() + more > most
+        })
+    }
+
+    /// Whether there is no room for so many more bytes of pages and values.
     pub fn is_tight(&self, more: u64) -> bool {
-        self.most.is_some_and(|most| self.bytes() + self.of_checkpoints() + more > most)
+        if self.most.is_none() {
+            return false;
+        }
+        self.tell_pages();
+        self.share.budget().left().is_some_and(|left| more as i64 > left)
     }
 
     /// A page is in memory now.
@@ -318,6 +368,7 @@ impl Residents {
         }
         self.pages.fetch_sub(n, Relaxed);
         self.evictions.fetch_add(n, Relaxed);
+        self.share.budget().note_evictions(n);
     }
 
     /// The next piece of frames in memory that the hand comes to; within, if none of its pages is in memory.

@@ -138,7 +138,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         root: Mutex::new(superblock.root),
         changed: Mutex::default(),
         forgotten: Mutex::default(),
-        lingering: Mutex::default(),
+        lingering: Box::default(),
         released: Mutex::default(),
         // Of this open, if it writes.
         stamp: AtomicU64::new((superblock.open_generation + 1) << 32),

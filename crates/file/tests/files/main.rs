@@ -8,6 +8,7 @@ mod toy;
 
 mod buffered_dax;
 mod file_aside;
+mod file_budget;
 mod file_close;
 mod file_cut;
 mod file_damage;
