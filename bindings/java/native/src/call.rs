@@ -1,0 +1,181 @@
+//! What all native methods have in common.
+//!
+//! A call runs its body and turns a failure into an exception of Java, which is thrown when the call returns. Nothing
+//! unwinds into the virtual machine: a panic stops the writes of the pool, because nobody knows how far it came.
+
+use std::any::Any;
+
+use jni::errors::{Error as JniError, ErrorPolicy, JniError as JniCode};
+use jni::objects::{JByteArray, JThrowable};
+use jni::sys::{jint, jlong};
+use jni::{Env, EnvUnowned, jni_sig, jni_str};
+use store::Error;
+
+use crate::bytes::give;
+use crate::failure::{Failure, Result};
+use crate::table;
+
+/// The number of an error that is none of the store's: the library itself is broken.
+const PANIC: jint = -100;
+
+/// Runs a call with a handle.
+#[inline]
+pub(crate) fn call<'l, T: Default>(
+    mut env: EnvUnowned<'l>,
+    number: jlong,
+    body: impl FnOnce(&mut Env<'l>) -> Result<T>,
+) -> T {
+    env.with_env(body).resolve_with::<Throw, _>(|| number)
+}
+
+/// A native method with a handle, of the class `Native` of Java. Its first argument there is the object that has the handle,
+/// so that this is not collected during the call; other objects come before their numbers for that, too.
+macro_rules! native {
+    ($(#[$doc:meta])* fn $name:ident($env:ident, $this:ident: $kind:ty $(, $arg:ident: $type:ty)* $(,)?) $(-> $out:ty)? $body:block) => {
+        $(#[$doc])*
+        #[jni::jni_mangle("io.everleaf.Native")]
+        pub fn $name<'l>(
+            env: jni::EnvUnowned<'l>,
+            _: jni::objects::JClass<'l>,
+            _: jni::objects::JObject<'l>,
+            number: jni::sys::jlong,
+            $($arg: $type,)*
+        ) $(-> $out)? {
+            $crate::call::call(env, number, |$env| {
+                let $this = $crate::table::find::<$kind>(number)?;
+                $body
+            })
+        }
+    };
+}
+
+pub(crate) use native;
+
+/// Throws, and returns what nobody will see.
+struct Throw;
+
+impl<T: Default> ErrorPolicy<T, Failure> for Throw {
+    type Captures<'l: 'n, 'n> = jlong;
+
+    fn on_error<'l: 'n, 'n>(
+        env: &mut Env<'l>,
+        _: &mut jlong,
+        failure: Failure,
+    ) -> jni::errors::Result<T> {
+        throw(env, failure)?;
+        Ok(T::default())
+    }
+
+    fn on_panic<'l: 'n, 'n>(
+        env: &mut Env<'l>,
+        number: &mut jlong,
+        panic: Box<dyn Any + Send + 'static>,
+    ) -> jni::errors::Result<T> {
+        if let Some(db) = table::db(*number) {
+            db.poison("a call of the Java library met a defect");
+        }
+        if !env.exception_check() {
+            let text = panic.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+            let text = text.unwrap_or("no text");
+            let text = format!("the call met a defect of the library, please report it: {text}");
+            throw_told(env, &Told { code: PANIC, text, ..Told::default() })?;
+        }
+        Ok(T::default())
+    }
+}
+
+/// What Java hears of an error.
+#[derive(Default)]
+struct Told {
+    code: jint,
+    /// The number of the system, or 0.
+    errno: jint,
+    text: String,
+    /// The tree of a conflict, or the file of a damage.
+    place: String,
+    key: Option<Vec<u8>>,
+    /// The offset of a damage.
+    offset: u64,
+}
+
+#[cold]
+fn throw(env: &mut Env<'_>, failure: Failure) -> jni::errors::Result<()> {
+    if env.exception_check() {
+        return Ok(());
+    }
+    match failure {
+        Failure::Store(error) => throw_told(env, &told(error)),
+        Failure::Gone(what) => {
+            let text = format!("the {what} was closed");
+            throw_told(env, &Told { code: Error::Closed.code(), text, ..Told::default() })
+        }
+        Failure::Java(JniError::JniCall(JniCode::NoMemory)) => {
+            let text = jni_str!("no memory for what the store has found");
+            env.throw_new(jni_str!("java/lang/OutOfMemoryError"), text)
+        }
+        Failure::Java(JniError::NullPtr(_)) => env
+            .throw_new(jni_str!("java/lang/NullPointerException"), jni_str!("an argument is null")),
+        Failure::Java(error) => {
+            let text = format!("the virtual machine refused a call: {error}");
+            throw_told(env, &Told { code: PANIC, text, ..Told::default() })
+        }
+        Failure::Thrown => Ok(()),
+    }
+}
+
+fn told(error: Error) -> Told {
+    let (code, text, errno) = (error.code(), error.to_string(), errno(&error));
+    let told = Told { code, errno, text, ..Told::default() };
+    match error {
+        Error::Conflict { tree, key, .. } | Error::Deadlock { tree, key, .. } => {
+            Told { place: tree.into_string(), key: Some(key), ..told }
+        }
+        Error::Corrupt { file, offset, .. } => Told { place: file.to_owned(), offset, ..told },
+        _ => told,
+    }
+}
+
+/// The system's number for what went wrong; 0 if it was not the system.
+fn errno(error: &Error) -> jint {
+    match error {
+        Error::Io { source, .. } | Error::Reader { source } => source.raw_os_error().unwrap_or(0),
+        Error::Poisoned { cause } => errno(cause),
+        _ => 0,
+    }
+}
+
+/// Has Java choose the class. Texts go as bytes: strings of the native interface are not in UTF-8.
+fn throw_told(env: &mut Env<'_>, told: &Told) -> jni::errors::Result<()> {
+    let outcome = make(env, told);
+    match outcome {
+        Ok(exception) => env.throw(exception),
+        // Another exception waits then, such as one about memory.
+        Err(Failure::Thrown) => Ok(()),
+        Err(Failure::Java(error)) => Err(error),
+        Err(_) => Err(JniError::JniCall(JniCode::Unknown)),
+    }
+}
+
+fn make<'l>(env: &mut Env<'l>, told: &Told) -> Result<JThrowable<'l>> {
+    let text = give(env, told.text.as_bytes())?;
+    let place = give(env, told.place.as_bytes())?;
+    let key = match &told.key {
+        Some(key) => give(env, key)?,
+        None => JByteArray::default(),
+    };
+    let exception = env.call_static_method(
+        jni_str!("io/everleaf/EverleafException"),
+        jni_str!("of"),
+        jni_sig!("(II[B[B[BJ)Ljava/lang/Throwable;"),
+        &[
+            told.code.into(),
+            told.errno.into(),
+            (&text).into(),
+            (&place).into(),
+            (&key).into(),
+            (told.offset as jlong).into(),
+        ],
+    )?;
+    Ok(env.cast_local::<JThrowable>(exception.l()?)?)
+}
