@@ -3,7 +3,8 @@
 #
 #   run.sh test [ARGS]     lints, the native library, the jars, and all tests; ARGS go to Maven
 #   run.sh build           the native library and the jars, without tests
-#   run.sh kill [ROUNDS]   kill -9 of a virtual machine, 100 times unless it says otherwise
+#   run.sh kill [ROUNDS]   kill -9 of a program, and of a store of Kafka Streams, 100 times each unless it says
+#                          otherwise
 #
 # PROFILE is the profile of Cargo: `release` unless it says `quick`. Ends with 77, and says what is missing, if there is no
 # JDK 17 or later, or no Maven.
@@ -59,7 +60,7 @@ build)
 kill)
     natives
     rounds=${1:-100}
-    mvn -q -B -Dstyle.color=never verify -Dtest=KillTest -Dsurefire.failIfNoSpecifiedTests=false -Deverleaf.kill.rounds="$rounds"
+    mvn -q -B -Dstyle.color=never verify -Dtest=KillTest,StoreKillTest -Dsurefire.failIfNoSpecifiedTests=false -Deverleaf.kill.rounds="$rounds"
     ;;
 *)
     sed -n '2,/^set/{/^#/s/^# \{0,1\}//p;}' "$0"

@@ -1,0 +1,60 @@
+package io.everleaf.kafka;
+
+import java.nio.ByteBuffer;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.processor.StateStoreContext;
+import org.apache.kafka.streams.query.Position;
+import org.apache.kafka.streams.query.PositionBound;
+import org.apache.kafka.streams.query.Query;
+import org.apache.kafka.streams.query.QueryConfig;
+import org.apache.kafka.streams.query.QueryResult;
+import org.apache.kafka.streams.state.internals.PositionSerde;
+import org.apache.kafka.streams.state.internals.StoreQueryUtils;
+
+/** All that the stores use of the classes that Kafka may change without notice, and what an older Kafka has not. */
+final class Internals {
+    /** Whether queries have a level of isolation, as they do since 4.4.0. */
+    static final boolean HAS_ISOLATION = hasIsolation();
+
+    private Internals() {}
+
+    private static boolean hasIsolation() {
+        try {
+            QueryConfig.class.getMethod("getIsolationLevel");
+            return true;
+        } catch (NoSuchMethodException before44) {
+            return false;
+        }
+    }
+
+    static byte[] serialize(Position position) {
+        ByteBuffer bytes = PositionSerde.serialize(position);
+        byte[] array = new byte[bytes.remaining()];
+        bytes.get(array);
+        return array;
+    }
+
+    static Position deserialize(byte[] bytes) {
+        return PositionSerde.deserialize(ByteBuffer.wrap(bytes));
+    }
+
+    /** Notes where the record comes from that is worked on. */
+    static void update(Position position, StateStoreContext context) {
+        StoreQueryUtils.updatePosition(position, context);
+    }
+
+    static boolean asksForCommitted(QueryConfig config) {
+        return HAS_ISOLATION && config.getIsolationLevel() == IsolationLevel.READ_COMMITTED;
+    }
+
+    static <R> QueryResult<R> answer(
+            Query<R> query,
+            PositionBound bound,
+            QueryConfig config,
+            StateStore store,
+            Position position,
+            StateStoreContext context) {
+        return StoreQueryUtils.handleBasicQueries(query, bound, config, store, position, context);
+    }
+}
