@@ -5,10 +5,10 @@
 
 use std::any::Any;
 
-use jni::errors::{Error as JniError, ErrorPolicy, JniError as JniCode};
+use jni::errors::{Error as JniError, JniError as JniCode};
 use jni::objects::{JByteArray, JThrowable};
 use jni::sys::{jint, jlong};
-use jni::{Env, EnvUnowned, jni_sig, jni_str};
+use jni::{Env, EnvUnowned, Outcome, jni_sig, jni_str};
 use store::Error;
 
 use crate::bytes::give;
@@ -25,7 +25,16 @@ pub(crate) fn call<'l, T: Default>(
     number: jlong,
     body: impl FnOnce(&mut Env<'l>) -> Result<T>,
 ) -> T {
-    env.with_env(body).resolve_with::<Throw, _>(|| number)
+    match env.with_env(body).into_outcome() {
+        Outcome::Ok(answer) => answer,
+        Outcome::Err(failure) => raise(&mut env, |env| throw(env, failure)),
+        Outcome::Panic(panic) => {
+            if let Some(db) = table::db(number) {
+                db.poison("a call of the Java library met a defect");
+            }
+            raise(&mut env, |env| throw_told(env, &told_of_panic(&*panic)))
+        }
+    }
 }
 
 /// A native method with a handle, of the class `Native` of Java. Its first argument there is the object that has the handle,
@@ -51,38 +60,41 @@ macro_rules! native {
 
 pub(crate) use native;
 
-/// Throws, and returns what nobody will see.
-struct Throw;
-
-impl<T: Default> ErrorPolicy<T, Failure> for Throw {
-    type Captures<'l: 'n, 'n> = jlong;
-
-    fn on_error<'l: 'n, 'n>(
-        env: &mut Env<'l>,
-        _: &mut jlong,
-        failure: Failure,
-    ) -> jni::errors::Result<T> {
-        throw(env, failure)?;
-        Ok(T::default())
-    }
-
-    fn on_panic<'l: 'n, 'n>(
-        env: &mut Env<'l>,
-        number: &mut jlong,
-        panic: Box<dyn Any + Send + 'static>,
-    ) -> jni::errors::Result<T> {
-        if let Some(db) = table::db(*number) {
-            db.poison("a call of the Java library met a defect");
+/// Has an exception wait to be thrown, and returns what nobody will see. A failure must not be lost: without an exception the
+/// program would go on as if nothing had happened.
+#[cold]
+fn raise<T: Default>(
+    env: &mut EnvUnowned<'_>,
+    throw: impl FnOnce(&mut Env<'_>) -> jni::errors::Result<()>,
+) -> T {
+    let outcome = env.with_env(|env| -> jni::errors::Result<()> {
+        if !env.exception_check() {
+            // An exception that waits comes back as an error, too.
+            let _ = throw(env);
         }
         if !env.exception_check() {
-            let text = panic.downcast_ref::<&str>().copied();
-            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            let text = text.unwrap_or("no text");
-            let text = format!("the call met a defect of the library, please report it: {text}");
-            throw_told(env, &Told { code: PANIC, text, ..Told::default() })?;
+            let text = jni_str!("no memory for an exception of the store");
+            let _ = env.throw_new(jni_str!("java/lang/OutOfMemoryError"), text);
         }
-        Ok(T::default())
-    }
+        Ok(())
+    });
+    drop(outcome.into_outcome());
+    let outcome = env.with_env(|env| -> jni::errors::Result<()> {
+        if !env.exception_check() {
+            env.fatal_error(jni_str!("a failure of the store could not be thrown"));
+        }
+        Ok(())
+    });
+    drop(outcome.into_outcome());
+    T::default()
+}
+
+fn told_of_panic(panic: &(dyn Any + Send)) -> Told {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("no text");
+    let text = format!("the call met a defect of the library, please report it: {text}");
+    Told { code: PANIC, text, ..Told::default() }
 }
 
 /// What Java hears of an error.
@@ -101,9 +113,6 @@ struct Told {
 
 #[cold]
 fn throw(env: &mut Env<'_>, failure: Failure) -> jni::errors::Result<()> {
-    if env.exception_check() {
-        return Ok(());
-    }
     match failure {
         Failure::Store(error) => throw_told(env, &told(error)),
         Failure::Gone(what) => {

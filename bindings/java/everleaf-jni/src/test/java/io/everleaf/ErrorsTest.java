@@ -232,4 +232,53 @@ class ErrorsTest {
             Help.unmount(mount);
         }
     }
+
+    /** Reads a value that is larger than the heap. */
+    static final class Large {
+        private Large() {}
+
+        public static void main(String[] arguments) {
+            try (Db db = Db.inMemory(new Options());
+                    Tree tree = db.tree("t")) {
+                int length = 64 << 20;
+                tree.putFrom(b("k"), new Zeros(), length);
+                for (int n = 0; n < 3; n++) {
+                    try {
+                        tree.get(b("k"));
+                        throw new AssertionError("it fits");
+                    } catch (OutOfMemoryError expected) {
+                        byte[] part = new byte[100];
+                        assertEquals(100, tree.readAt(b("k"), length - 100, part, 0, 100));
+                    }
+                }
+                assertEquals(length, tree.valueLength(b("k")));
+                tree.put(b("k"), b("short"));
+                assertEquals("short", Help.s(tree.get(b("k"))));
+            }
+            System.out.println("well");
+        }
+    }
+
+    private static final class Zeros extends java.io.InputStream {
+        @Override
+        public int read() {
+            return 0;
+        }
+
+        @Override
+        public int read(byte[] bytes, int at, int length) {
+            java.util.Arrays.fill(bytes, at, at + length, (byte) 0);
+            return length;
+        }
+    }
+
+    @Test
+    void aValueThatTheHeapCannotHold() throws Exception {
+        String java = System.getProperty("java.home") + "/bin/java";
+        Process process = new ProcessBuilder(
+                        java, "-Xmx24m", "-cp", System.getProperty("java.class.path"), Large.class.getName())
+                .redirectErrorStream(true)
+                .start();
+        assertEquals("well", new String(process.getInputStream().readAllBytes()).strip());
+    }
 }
