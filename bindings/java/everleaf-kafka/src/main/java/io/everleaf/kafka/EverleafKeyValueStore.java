@@ -90,16 +90,26 @@ class EverleafKeyValueStore implements KeyValueStore<Bytes, byte[]> {
         this.context = context;
         isTransactional = Boolean.parseBoolean(String.valueOf(context.appConfigs().get(TRANSACTIONAL)));
         try {
-            pool = StorePool.open(name, context);
-            position = pool.position();
-            if (isTransactional && "read_committed".equalsIgnoreCase(level())) {
-                pool.keepCommitted(positionNow());
-            }
+            pool = open(StorePool.open(name, context));
         } catch (EverleafException failure) {
             throw new ProcessorStateException("Error opening store " + name + " in " + context.stateDir(), failure);
         }
         isOpen = true;
         context.register(root, (BatchingStateRestoreCallback) this::restore);
+    }
+
+    /** Reads what the last commit has left; closes the pool if that fails. */
+    private StorePool open(StorePool opened) {
+        try {
+            position = opened.position();
+            if (isTransactional && "read_committed".equalsIgnoreCase(level())) {
+                opened.keepCommitted(positionNow());
+            }
+            return opened;
+        } catch (RuntimeException failure) {
+            opened.close();
+            throw failure;
+        }
     }
 
     private String level() {
