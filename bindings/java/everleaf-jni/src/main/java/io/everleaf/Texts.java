@@ -4,6 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.FileSystems;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -31,6 +32,9 @@ final class Texts {
 
     /** The bytes of a path, whatever the locale is: strings of paths lose bytes that the locale does not know. */
     static byte[] path(Path path) {
+        if (path.getFileSystem() != FileSystems.getDefault()) {
+            throw new IllegalArgumentException("a pool is a file of the system, and " + path + " is not");
+        }
         String raw = path.toUri().getRawPath();
         ByteArrayOutputStream bytes = new ByteArrayOutputStream(raw.length());
         for (int at = 0; at < raw.length(); at++) {

@@ -129,6 +129,19 @@ class ClosesTest {
     }
 
     @Test
+    void anOldNumberFindsNothingNew() {
+        try (Db db = Db.inMemory(new Options())) {
+            Tree old = db.tree("t");
+            old.close();
+            for (int n = 0; n < 100; n++) {
+                // One of them has the place that the old one had.
+                db.tree("t");
+                Help.fails(ClosedException.class, ErrorCode.CLOSED, () -> old.put(b("k"), b("v")));
+            }
+        }
+    }
+
+    @Test
     void whileOthersUseThem() throws Exception {
         Random random = Help.random("ClosesTest");
         for (int round = 0; round < ROUNDS; round++) {

@@ -63,13 +63,19 @@ class MethodsTest {
     }
 
     @Test
-    void namesOfFilesMayHaveAnyBytes() {
+    void namesOfFilesMayHaveAnyBytes() throws Exception {
         // Also where the locale is C, in which Java cannot write this name as text.
         Path path = folder.resolve("a b%20+.ever");
         Db.open(path).close();
         assertTrue(Files.exists(path));
         Path relative = Path.of("").toAbsolutePath().relativize(path.toAbsolutePath());
         Db.open(relative, new Options().create(false)).close();
+        Path folderItself = Files.createDirectory(folder.resolve("folder"));
+        assertThrows(EverleafException.class, () -> Db.open(folderItself));
+        Path archive = folder.resolve("a.zip");
+        try (java.nio.file.FileSystem zip = java.nio.file.FileSystems.newFileSystem(archive, java.util.Map.of("create", "true"))) {
+            assertThrows(IllegalArgumentException.class, () -> Db.open(zip.getPath("/pool.ever")));
+        }
     }
 
     @Test
@@ -323,6 +329,29 @@ class MethodsTest {
                 aborted.abort();
             }
             assertEquals(1, tree.size());
+        }
+    }
+
+    @Test
+    void aScanEndsWithItsTransaction() {
+        try (Db db = open();
+                Tree tree = db.tree("t")) {
+            tree.put(b("a"), b("1"));
+            for (int way = 0; way < 3; way++) {
+                Transaction tx = db.begin();
+                tx.get(tree, b("a"));
+                try (Scan scan = tx.scan(tree, Range.all())) {
+                    switch (way) {
+                        case 0 -> tx.commit();
+                        case 1 -> tx.abort();
+                        default -> tx.close();
+                    }
+                    Help.fails(ClosedException.class, ErrorCode.CLOSED, scan::next);
+                    // Nothing keeps the moment that it saw.
+                    assertEquals(0, db.stats().snapshots());
+                }
+                tx.close();
+            }
         }
     }
 
