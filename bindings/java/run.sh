@@ -17,14 +17,14 @@ cd "$here"
 mkdir -p "$top"
 
 missing=
-command -v javac >/dev/null 2>&1 || missing="$missing javac (a JDK, 17 or later)"
-command -v mvn >/dev/null 2>&1 || missing="$missing mvn (Maven, 3.8 or later)"
-command -v cargo >/dev/null 2>&1 || missing="$missing cargo (Rust, 1.90 or later)"
+command -v javac >/dev/null 2>&1 || missing="$missing, javac (a JDK, 17 or later)"
+command -v mvn >/dev/null 2>&1 || missing="$missing, mvn (Maven, 3.8 or later)"
+command -v cargo >/dev/null 2>&1 || missing="$missing, cargo (Rust, 1.90 or later)"
 if [ -z "$missing" ]; then
     version=$(javac -version 2>&1 | sed 's/^javac \([0-9]*\).*/\1/')
-    [ "${version:-0}" -ge 17 ] || missing=" a JDK of version 17 or later: javac is of version $version"
+    [ "${version:-0}" -ge 17 ] || missing=", a JDK of version 17 or later: javac is of version $version"
 fi
-[ -z "$missing" ] || { echo "skipped: there is no$missing" && exit 77; }
+[ -z "$missing" ] || { echo "skipped: there is no ${missing#, }" && exit 77; }
 
 # The native library, where the jar takes it from.
 natives() {
