@@ -104,7 +104,10 @@ public final class Options {
         return set(11, compression.ordinal());
     }
 
-    /** The most bytes of memory for pages and large values. It is not memory of Java. Default: a quarter of the machine's. */
+    /**
+     * The most bytes of memory for pages and large values of this pool alone. It is not memory of Java. By default all pools
+     * of the process share a quarter of what it may use.
+     */
     public Options memory(long bytes) {
         return count(12, "memory", bytes);
     }
