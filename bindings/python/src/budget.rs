@@ -42,6 +42,11 @@ impl Budget {
 
     fn __repr__(&self) -> String {
         let budget = &self.budget;
-        format!("<Budget of {} bytes: {} used by {} pools>", budget.bytes(), budget.used(), budget.pools())
+        format!(
+            "<Budget of {} bytes: {} used by {} pools>",
+            budget.bytes(),
+            budget.used(),
+            budget.pools()
+        )
     }
 }

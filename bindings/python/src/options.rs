@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::budget::Budget;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use crate::budget::Budget;
 use store::{Compression, Durability, Options, Storage};
 
 /// The durability that `sync=` says.
