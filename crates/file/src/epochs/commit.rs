@@ -241,7 +241,10 @@ impl Inner {
             Err(error) => {
                 // For want of memory, say, which they will meet themselves.
                 self.bounds.let_go();
-                observe::commit_failed(&self.uuid, error);
+                // In a pool that was abandoned meanwhile none was to come.
+                if !matches!(error, Error::Closed) {
+                    observe::commit_failed(&self.uuid, error);
+                }
             }
         }
         committed.map(drop)

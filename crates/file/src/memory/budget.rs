@@ -201,12 +201,13 @@ impl Budget {
         self.0.count.store(pools.list.len() as u64, Relaxed);
     }
 
-    /// Has some pools evict what they can, each a part of its own, until `is_done`. Never waits.
-    pub(crate) fn evict(&self, caller: &impl Member, is_done: impl Fn() -> bool) {
+    /// Has some pools evict what they can, each a part of its own, until `is_done`. If somebody else does it just now, who
+    /// has the time `waits` for that, and others leave it to him.
+    pub(crate) fn evict(&self, caller: &impl Member, waits: bool, is_done: impl Fn() -> bool) {
         let mut pools = match self.0.pools.try_lock() {
             Ok(pools) => pools,
             Err(TryLockError::Poisoned(pools)) => pools.into_inner(),
-            // Somebody does it.
+            Err(TryLockError::WouldBlock) if waits => lock(&self.0.pools),
             Err(TryLockError::WouldBlock) => return,
         };
         // As many goes come to all pools as come to all pages of one.

@@ -131,11 +131,15 @@ impl Inner {
     /// Evicts pages if all pools take too much memory, as far as there are some that can leave: of this pool, or of
     /// others that share it. Never waits.
     pub(crate) fn evict(&self) {
+        self.evict_or_wait(false);
+    }
+
+    fn evict_or_wait(&self, waits: bool) {
         let residents = &self.residents;
         let slack = self.slack();
         // Before there is no room at all: threads take pages at the same time.
         if residents.is_full(slack / 2) {
-            residents.share.budget().evict(self, || !residents.is_tight(slack));
+            residents.share.budget().evict(self, waits, || !residents.is_tight(slack));
         }
     }
 
@@ -219,7 +223,8 @@ impl Inner {
         SharedPair::copy(key, value)
     }
 
-    /// Evicts pages until they take no more than they may, or none that nobody uses is left that can leave.
+    /// Evicts pages until they take no more than they may, or none that nobody uses is left that can leave. The caller holds
+    /// no latch.
     pub(crate) fn evict_all(&self) {
         let mut before = u64::MAX;
         // A round calls pages cold, and the next one finds those that are cold still.
@@ -229,7 +234,7 @@ impl Inner {
                 break;
             }
             before = now;
-            (0..3 * GOES).for_each(|_| self.evict());
+            (0..3 * GOES).for_each(|_| self.evict_or_wait(true));
         }
     }
 
