@@ -99,7 +99,10 @@ fn ends(path: &Path, waits: bool) -> Result<String> {
     Ok(format!("{}, all {:.0} ms", spread(times), ms(all)))
 }
 
-/// Millions of puts a second for 5 s, and the CPU time of each.
+/// Puts between two ends of epochs that come by number.
+const COMMIT: u64 = 10_000;
+
+/// Millions of puts a second for 5 s, and the CPU time of each; epochs end after so long, or by the number of puts.
 fn puts(path: &Path, options: &Options, every: Option<Duration>, reads: bool) -> Result<String> {
     let db = loaded(path, options)?;
     let tree = db.tree("t")?;
@@ -111,7 +114,12 @@ fn puts(path: &Path, options: &Options, every: Option<Duration>, reads: bool) ->
             put(&tree, scattered(i))?;
             i += 1;
         }
-        if every.is_some_and(|every| ended.elapsed() >= every) {
+        let is_due = match every {
+            Some(Duration::ZERO) => i % COMMIT == 0,
+            Some(every) => ended.elapsed() >= every,
+            None => false,
+        };
+        if is_due {
             db.end_epoch()?;
             ended = Instant::now();
             if reads {
@@ -216,8 +224,13 @@ fn main() -> Result<()> {
             say(&mut out, &format!("puts, 100 ms:            {longer}"));
         }
         if is_on("snapshots") {
-            let read = puts(&path, &manual(), tenth, true)?;
-            say(&mut out, &format!("puts, 100 ms, snapshots: {read}"));
+            for (every, text) in [(tenth, "100 ms"), (Some(Duration::ZERO), "10,000 puts")] {
+                for reads in [false, true] {
+                    let rate = puts(&path, &manual(), every, reads)?;
+                    let with = if reads { "with a snapshot" } else { "without" };
+                    say(&mut out, &format!("ends each {text}, {with}: {rate}"));
+                }
+            }
         }
         if is_on("pools") {
             say(&mut out, &format!("300 pools: {}", pools(dir.path())?));

@@ -165,7 +165,7 @@ impl Store {
         let cut = self.cut();
         let Ok(value) = self.get_at(&cut, key) else { return false };
         let _closed = self.gate.close();
-        if cut.alive().is_err() || self.images.has_changed(&cut, &[key]) {
+        if cut.alive().is_err() || self.images.has_changed(&cut, &[key]).expect("memory") {
             return false;
         }
         self.write_unseen(&cut, key, value + 1);
@@ -293,7 +293,7 @@ fn a_cut_goes_on_when_the_write_of_its_transaction_is_refused() {
         assert!(refused.is_err());
         drop(closed);
         store.put(&[0], 1);
-        assert!(store.images.has_changed(&cut, &[0]), "nothing is kept for it");
+        assert!(store.images.has_changed(&cut, &[0]).expect("memory"), "nothing is kept for it");
         assert_eq!(get_at(&store, &cut, 0), 0, "a cut that changes");
         drop(cut);
         store.expect_empty();
@@ -310,10 +310,10 @@ fn a_write_that_finds_no_room_is_no_change() {
         let reads = store.spawn(1, move |store| get_at(store, &at, 0));
         let closed = store.gate.close();
         store.write_refused(&own);
-        assert!(!store.images.has_changed(&own, &[0]), "it meets itself");
+        assert!(!store.images.has_changed(&own, &[0]).expect("memory"), "it meets itself");
         drop(closed);
         store.put(&[0], 1);
-        assert!(store.images.has_changed(&own, &[0]), "nothing is kept for it");
+        assert!(store.images.has_changed(&own, &[0]).expect("memory"), "nothing is kept for it");
         assert_eq!(reads.join().expect("no panic"), 0, "a cut that changes");
         for cut in [own, other] {
             assert_eq!(get_at(&store, &cut, 0), 0, "a cut that changes");
@@ -332,7 +332,7 @@ fn a_write_that_finds_no_room_leaves_what_others_have_kept() {
         let closed = store.gate.close();
         store.write_refused(&own);
         drop(closed);
-        assert!(store.images.has_changed(&own, &[0]), "it was changed");
+        assert!(store.images.has_changed(&own, &[0]).expect("memory"), "it was changed");
         for cut in [own, other] {
             assert_eq!(get_at(&store, &cut, 0), 0, "a cut that changes");
         }
@@ -449,7 +449,7 @@ fn a_transaction_that_validates_before_it_is_alone_is_caught() {
         add_beside_a_write(|store| {
             let cut = store.cut();
             let value = get_at(store, &cut, 0);
-            if store.images.has_changed(&cut, &[0]) {
+            if store.images.has_changed(&cut, &[0]).expect("memory") {
                 return false;
             }
             let _closed = store.gate.close();

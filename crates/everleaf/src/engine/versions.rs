@@ -18,6 +18,10 @@
 //!
 //! A cursor at a cut copies a leaf, and is [told](Images::tell_changes) once what of its keys has changed.
 //!
+//! A write puts what it keeps behind what others have kept; the first one who looks for an image sorts them by their keys, or a
+//! write when they are many. So a cut that nobody reads at, such as a snapshot at each end of an epoch, costs a write
+//! a copy of the key and of the value, and no search.
+//!
 //! Images go when no cut needs them: at once with the last cut, else when they have become twice as many. They have
 //! a bound; the oldest cut is given up first.
 //!
@@ -51,6 +55,13 @@ const TELL_BYTES: u64 = 64 << 10;
 const MOST_AT_ONCE: usize = 512;
 
 const IMAGES: &str = "what snapshots see";
+
+/// So many images are recent at most, and take this part of the memory for all: whoever looks for one waits until they are
+/// sorted, which takes some milliseconds.
+const RECENT_MOST: usize = 32 << 10;
+const RECENT_PART: u64 = 16;
+/// A list for so many recent images stays.
+const RECENT_KEPT: usize = 64;
 
 type KeyBound<'k> = Bound<&'k [u8]>;
 /// A key, and what it had.
@@ -137,20 +148,29 @@ impl Chain {
         list + self.images().iter().map(|image| image.before.bytes()).sum::<u64>()
     }
 
-    fn push(&mut self, image: KeyImage) -> Result<()> {
+    /// Makes room for one more.
+    fn make_room(&mut self) -> Result<()> {
         match self {
-            Chain::Empty => *self = Chain::One(image),
+            Chain::Empty => {}
             Chain::One(_) => {
                 let mut images = fallible::list(2, IMAGES)?;
                 if let Chain::One(first) = std::mem::replace(self, Chain::Empty) {
                     images.push(first);
                 }
-                images.push(image);
                 *self = Chain::Many(images);
             }
-            Chain::Many(images) => fallible::push(images, image, IMAGES)?,
+            Chain::Many(images) => fallible::more(images, 1, IMAGES)?,
         }
         Ok(())
+    }
+
+    /// Adds one, for which there is room.
+    fn add(&mut self, image: KeyImage) {
+        match self {
+            Chain::Empty => *self = Chain::One(image),
+            Chain::One(_) => debug_assert!(false, "no room was made"),
+            Chain::Many(images) => images.push(image),
+        }
     }
 
     fn retain(&mut self, mut keep: impl FnMut(&KeyImage) -> bool) {
@@ -171,11 +191,124 @@ impl Chain {
     }
 }
 
-/// The images of one tree: for each key by rising stamps.
+/// What a write has kept.
+#[derive(Debug)]
+struct Recent {
+    key: Bytes,
+    image: KeyImage,
+    /// The newest cut then, and 1: a key with an image that is not older needs no other one.
+    newest: u64,
+    /// How many came before, so that they can be put in their order again.
+    order: u64,
+}
+
+impl Recent {
+    /// What it leads to takes so much memory.
+    fn bytes(&self) -> u64 {
+        self.key.taken() + self.image.before.bytes()
+    }
+}
+
+/// The images of a tree: for each key by rising stamps; and those that came since somebody last looked for one, as they
+/// came. So who writes beside a cut that nobody reads at searches for nothing.
+#[derive(Debug, Default)]
+struct KeyImages {
+    keys: Sorted<Chain>,
+    recent: Vec<Recent>,
+    /// What those lead to takes so much memory.
+    recent_bytes: u64,
+}
+
+impl KeyImages {
+    fn len(&self) -> usize {
+        self.keys.len() + self.recent.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the lists take, without what chains lead to.
+    fn bytes(&self) -> u64 {
+        let recent = self.recent.capacity() * size_of::<Recent>();
+        self.keys.bytes() + taken(recent) + self.recent_bytes
+    }
+
+    /// Whether so many are recent that it would take long to look for one, or more memory than it should.
+    fn is_behind(&self, bytes_max: u64) -> bool {
+        self.recent.len() >= RECENT_MOST || self.recent_bytes > bytes_max / RECENT_PART
+    }
+
+    /// Puts recent images to their keys, and drops those of keys that had one already.
+    ///
+    /// # Errors
+    /// NoMemory: some are recent still.
+    fn sort(&mut self, versions: &Versions) -> Result<()> {
+        if self.recent.is_empty() {
+            return Ok(());
+        }
+        let (before, mut chains) = (self.bytes(), 0_u64);
+        // By keys, so that one is found near the last.
+        self.recent.sort_unstable_by(|a, b| (&*a.key, a.order).cmp(&(&*b.key, b.order)));
+        let (mut n, mut gone, mut done) = (0, 0, Ok(()));
+        for recent in &mut self.recent {
+            let bytes = recent.bytes();
+            match sorted_in(&mut self.keys, recent) {
+                Ok(Some(more)) => chains += more,
+                Ok(None) => gone += 1,
+                Err(error) => {
+                    done = Err(error);
+                    break;
+                }
+            }
+            self.recent_bytes -= bytes;
+            n += 1;
+        }
+        self.recent.drain(..n);
+        self.recent.sort_unstable_by_key(|recent| recent.order);
+        self.shorten();
+        versions.images.fetch_sub(gone, Ordering::Relaxed);
+        let more = self.bytes().wrapping_add(chains).wrapping_sub(before);
+        versions.bytes.fetch_add(more, Ordering::Relaxed);
+        done
+    }
+
+    /// Drops recent images from up to a cut, which nobody needs; says how many there were.
+    fn drop_recent(&mut self, upto: u64) -> usize {
+        let n = self.recent.partition_point(|recent| recent.image.until <= upto);
+        self.recent_bytes -= self.recent.drain(..n).map(|recent| recent.bytes()).sum::<u64>();
+        self.shorten();
+        n
+    }
+
+    /// Gives memory back if many were recent and none is.
+    fn shorten(&mut self) {
+        if self.recent.is_empty() && self.recent.capacity() > RECENT_KEPT {
+            self.recent = Vec::new();
+        }
+    }
+}
+
+/// Puts a recent image to its key. Says how much more memory the chain leads to; none if the key had an image already.
+fn sorted_in(keys: &mut Sorted<Chain>, recent: &mut Recent) -> Result<Option<u64>> {
+    let chain = keys.entry(&recent.key, || Chain::Empty, IMAGES)?;
+    if chain.images().last().is_some_and(|last| last.until >= recent.newest) {
+        return Ok(None);
+    }
+    let before = chain.bytes();
+    // A key without images stays if there is no memory, until a sweep.
+    chain.make_room()?;
+    let until = recent.image.until;
+    chain
+        .add(KeyImage { until, before: std::mem::replace(&mut recent.image.before, Kept::Absent) });
+    Ok(Some(chain.bytes() - before))
+}
+
+/// The images of one tree.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
-    keys: RwLock<Sorted<Chain>>,
-    /// Keys in there.
+    keys: RwLock<KeyImages>,
+    /// Keys in there, or more.
     count: AtomicUsize,
 }
 
@@ -364,7 +497,7 @@ impl Versions {
         (images, key): (&Images, &[u8]),
         write: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let before = images.last_change(key);
+        let before = images.last_change(key, self)?;
         let cuts = lock(&self.cuts);
         let other = cuts.iter().rev().find(|(at, _)| *at != cut.at);
         self.newest.store(other.map_or(0, |(at, _)| at + 1), Ordering::Relaxed);
@@ -438,6 +571,9 @@ impl Versions {
         if !is_due && !is_over() {
             return self.tell_growth();
         }
+        if is_over() {
+            self.sort();
+        }
         self.sweep();
         while is_over() && self.give_up_oldest() {}
         self.tell();
@@ -470,6 +606,15 @@ impl Versions {
         self.counters.given_up.fetch_add(1, Ordering::Relaxed);
         observe::snapshot_given_up(&self.pool, self.bytes_max);
         true
+    }
+
+    /// Sorts recent images of all trees, so that those go that no key needs.
+    fn sort(&self) {
+        let tree = |no: usize| lock(&self.touched).get(no).cloned();
+        for tree in (0..).map_while(tree) {
+            // Without memory some stay recent.
+            let _ = write(&tree.keys).sort(self);
+        }
     }
 
     /// Removes images that no cut needs.
@@ -509,15 +654,19 @@ impl Images {
             let all = std::mem::take(&mut *keys);
             self.count.store(0, Ordering::Release);
             drop(keys);
-            let (mut gone, mut bytes) = (0, all.bytes());
-            for (_, chain) in all {
+            let (mut gone, mut bytes) = (all.recent.len(), all.bytes());
+            for (_, chain) in all.keys {
                 (gone, bytes) = (gone + chain.images().len(), bytes + chain.bytes());
             }
             versions.forget(gone, bytes);
             return None;
         }
         let (before, mut gone, mut bytes) = (keys.bytes(), 0, 0);
-        let next = keys.retain_in(from, |_, chain| {
+        if from == 0 {
+            let oldest = cuts.front().map_or(0, |(at, _)| *at);
+            gone += keys.drop_recent(oldest);
+        }
+        let next = keys.keys.retain_in(from, |_, chain| {
             bytes += chain.bytes();
             let mut since = 0;
             chain.retain(|image| {
@@ -541,13 +690,25 @@ impl Images {
         self.count.load(Ordering::Acquire) == 0
     }
 
+    /// The images by their keys: all that were kept before this was asked. Those that come meanwhile are of changes that
+    /// whoever asks has not seen in the tree.
+    fn sorted(&self, versions: &Versions) -> Result<RwLockReadGuard<'_, KeyImages>> {
+        let keys = read(&self.keys);
+        if keys.recent.is_empty() {
+            return Ok(keys);
+        }
+        drop(keys);
+        write(&self.keys).sort(versions)?;
+        Ok(read(&self.keys))
+    }
+
     /// What a key had at a cut, if it has changed since, and before `until`. To be asked after the tree was read.
     pub fn find(&self, cut: &Cut, until: u64, key: &[u8]) -> Result<Option<Before<Vec<u8>>>> {
         if self.is_empty() {
             return Ok(None);
         }
-        let keys = read(&self.keys);
-        let image = keys.get(key).and_then(|chain| seen(chain.images(), cut));
+        let keys = self.sorted(&cut.versions)?;
+        let image = keys.keys.get(key).and_then(|chain| seen(chain.images(), cut));
         let image = image.filter(|image| image.until <= until);
         image.map(|image| image.before.shown()).transpose()
     }
@@ -565,13 +726,13 @@ impl Images {
         if self.is_empty() {
             return Ok(None);
         }
-        let keys = read(&self.keys);
+        let keys = self.sorted(&cut.versions)?;
         let seen = |(key, chain): (&[u8], &Chain)| {
             let image = seen(chain.images(), cut).filter(|image| image.until <= until)?;
             let counts = !matches!(image.before, Kept::Absent) || at == Some(key);
             counts.then(|| Ok((fallible::copy(key, IMAGES)?, image.before.shown()?)))
         };
-        let mut range = keys.range(low, high);
+        let mut range = keys.keys.range(low, high);
         if up { range.find_map(seen) } else { range.rev().find_map(seen) }.transpose()
     }
 
@@ -586,8 +747,8 @@ impl Images {
         if self.is_empty() {
             return Ok(());
         }
-        let keys = read(&self.keys);
-        let Some(next) = told(&keys, (cut, until), at)? else { return Ok(()) };
+        let keys = &self.sorted(&cut.versions)?.keys;
+        let Some(next) = told(keys, (cut, until), at)? else { return Ok(()) };
         // A leaf that had many pairs. The cursor gets those that it comes to first.
         let (low, high) = at.past_range();
         let begin = match from {
@@ -615,25 +776,33 @@ impl Images {
             at.cut_off_past(end);
         }
         if !is_told {
-            let rest = told(&keys, (cut, until), at)?;
+            let rest = told(keys, (cut, until), at)?;
             debug_assert_eq!(rest, None, "so many fit");
         }
         Ok(())
     }
 
     /// When a key was changed last, if that is known.
-    fn last_change(&self, key: &[u8]) -> Option<u64> {
+    fn last_change(&self, key: &[u8], versions: &Versions) -> Result<Option<u64>> {
         if self.is_empty() {
-            return None;
+            return Ok(None);
         }
-        read(&self.keys).get(key)?.images().last().map(|image| image.until)
+        let keys = self.sorted(versions)?;
+        let last = keys.keys.get(key).and_then(|chain| chain.images().last());
+        Ok(last.map(|image| image.until))
     }
 
     /// Forgets what a write has kept of a key that was last changed `before`, and was not changed by it. The caller keeps
     /// other writers out.
     fn take_back(&self, key: &[u8], before: Option<u64>, versions: &Versions) {
         let mut keys = write(&self.keys);
-        let Some(chain) = keys.get_mut(key) else { return };
+        let is_own = |recent: &Recent| *recent.key == *key && Some(recent.image.until) != before;
+        if let Some(at) = keys.recent.iter().rposition(is_own) {
+            let bytes = keys.recent.remove(at).bytes();
+            keys.recent_bytes -= bytes;
+            return versions.forget(1, bytes);
+        }
+        let Some(chain) = keys.keys.get_mut(key) else { return };
         let bytes = chain.bytes();
         let last = chain.images().last().map(|image| image.until);
         if let Some(last) = last.filter(|last| Some(*last) != before) {
@@ -644,22 +813,33 @@ impl Images {
     }
 
     /// Whether a key was changed after a cut.
-    pub fn has_changed(&self, cut: &Cut, key: &[u8]) -> bool {
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn has_changed(&self, cut: &Cut, key: &[u8]) -> Result<bool> {
         if self.is_empty() {
-            return false;
+            return Ok(false);
         }
-        let keys = read(&self.keys);
-        keys.get(key).is_some_and(|chain| seen(chain.images(), cut).is_some())
+        let keys = self.sorted(&cut.versions)?;
+        Ok(keys.keys.get(key).is_some_and(|chain| seen(chain.images(), cut).is_some()))
     }
 
     /// The first key between two bounds that was changed after a cut.
-    pub fn changed(&self, cut: &Cut, (low, high): (KeyBound<'_>, KeyBound<'_>)) -> Option<Vec<u8>> {
+    ///
+    /// # Errors
+    /// NoMemory.
+    pub fn changed(
+        &self,
+        cut: &Cut,
+        (low, high): (KeyBound<'_>, KeyBound<'_>),
+    ) -> Result<Option<Vec<u8>>> {
         if self.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let keys = read(&self.keys);
-        let mut range = keys.range(low, high);
-        range.find(|(_, chain)| seen(chain.images(), cut).is_some()).map(|(key, _)| key.to_vec())
+        let keys = self.sorted(&cut.versions)?;
+        let mut range = keys.keys.range(low, high);
+        let found = range.find(|(_, chain)| seen(chain.images(), cut).is_some());
+        Ok(found.map(|(key, _)| key.to_vec()))
     }
 }
 
@@ -709,14 +889,14 @@ pub(crate) struct ImageKeeper<'v> {
 }
 
 impl KeepBefore<[u8], Vec<u8>> for ImageKeeper<'_> {
-    fn is_due(&self, key: &[u8]) -> bool {
+    fn is_due(&self, _: &[u8]) -> bool {
+        self.versions.newest.load(Ordering::Relaxed) != 0
+    }
+
+    fn is_kept(&self, key: &[u8]) -> Result<bool> {
         let newest = self.versions.newest.load(Ordering::Relaxed);
-        if newest == 0 {
-            return false;
-        }
-        let keys = read(&self.images.keys);
-        let last = keys.get(key).and_then(|chain| chain.images().last());
-        last.is_none_or(|last| last.until < newest)
+        let last = self.images.last_change(key, self.versions)?;
+        Ok(last.is_some_and(|last| last >= newest))
     }
 
     fn takes(&self, bytes: usize) -> bool {
@@ -725,28 +905,31 @@ impl KeepBefore<[u8], Vec<u8>> for ImageKeeper<'_> {
 
     fn keep(&self, key: &[u8], before: Before<Vec<u8>>) -> Result<()> {
         let ImageKeeper { versions, images } = self;
+        let key = Bytes::copy(key, IMAGES)?;
         let mut keys = write(&images.keys);
-        let newest = versions.newest.load(Ordering::Relaxed);
         if keys.is_empty() {
             let mut touched = lock(&versions.touched);
             fallible::push(&mut touched, Arc::clone(images), IMAGES)?;
             // With the list in hand: a sweep that has just emptied this tree would take it off again.
             images.count.store(1, Ordering::Release);
         }
-        let before_bytes = keys.bytes();
-        let chain = keys.entry(key, || Chain::Empty, IMAGES)?;
-        if chain.images().last().is_some_and(|last| last.until >= newest) {
-            return Ok(());
-        }
-        let image =
-            KeyImage { until: versions.clock.load(Ordering::Relaxed), before: Kept::new(before) };
-        let chain_bytes = chain.bytes();
-        // A key without images stays if there is no memory, until a sweep.
-        let pushed = chain.push(image);
-        let added = chain.bytes() - chain_bytes;
-        versions.bytes.fetch_add(keys.bytes() - before_bytes + added, Ordering::Relaxed);
-        pushed?;
+        let bytes = keys.bytes();
+        fallible::more(&mut keys.recent, 1, IMAGES)?;
+        let until = versions.clock.load(Ordering::Relaxed);
+        let recent = Recent {
+            key,
+            image: KeyImage { until, before: Kept::new(before) },
+            newest: versions.newest.load(Ordering::Relaxed),
+            order: keys.recent.last().map_or(0, |last| last.order + 1),
+        };
+        keys.recent_bytes += recent.bytes();
+        keys.recent.push(recent);
+        versions.bytes.fetch_add(keys.bytes() - bytes, Ordering::Relaxed);
         versions.images.fetch_add(1, Ordering::Relaxed);
+        if keys.is_behind(versions.bytes_max) {
+            // Without memory some stay recent.
+            let _ = keys.sort(versions);
+        }
         images.count.store(keys.len(), Ordering::Release);
         Ok(())
     }

@@ -328,13 +328,13 @@ impl State {
                 let changed = match upto {
                     // It was cleared: each key was removed.
                     _ if tree.former(cut).is_some() => Some(start.to_vec()),
-                    Upto::Itself => tree.images().has_changed(cut, start).then(|| start.to_vec()),
+                    Upto::Itself => tree.images().has_changed(cut, start)?.then(|| start.to_vec()),
                     Upto::Before(end) => {
                         let range = (Bound::Included(start), Bound::Excluded(end));
-                        tree.images().changed(cut, range)
+                        tree.images().changed(cut, range)?
                     }
                     Upto::End => {
-                        tree.images().changed(cut, (Bound::Included(start), Bound::Unbounded))
+                        tree.images().changed(cut, (Bound::Included(start), Bound::Unbounded))?
                     }
                 };
                 if let Some(key) = changed {
@@ -351,10 +351,11 @@ impl State {
         cut.alive()?;
         for TreeWork { tree, name, writes, .. } in &self.trees {
             let is_former = tree.former(cut).is_some();
-            let mut keys = writes.range(UNBOUNDED, UNBOUNDED).map(|(key, _)| key);
-            if let Some(key) = keys.find(|key| is_former || tree.images().has_changed(cut, key)) {
-                let (tree, key) = ((&**name).into(), key.to_vec());
-                return Err(Error::Conflict { tree, key, attempts: 1 });
+            for (key, _) in writes.range(UNBOUNDED, UNBOUNDED) {
+                if is_former || tree.images().has_changed(cut, key)? {
+                    let (tree, key) = ((&**name).into(), key.to_vec());
+                    return Err(Error::Conflict { tree, key, attempts: 1 });
+                }
             }
         }
         Ok(())

@@ -418,8 +418,13 @@ pub enum Before<V> {
 
 /// Who keeps what writes replace.
 pub trait KeepBefore<Q: ?Sized, V> {
-    /// Whether what this key has now is still to be kept.
+    /// Whether what this key has now may still have to be kept.
     fn is_due(&self, key: &Q) -> bool;
+    /// Whether it is kept already: asked before a value is read that is not in the leaf.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`]: then the write does not happen.
+    fn is_kept(&self, key: &Q) -> Result<bool>;
     /// Whether a value of so many bytes is kept.
     fn takes(&self, bytes: usize) -> bool;
     /// Keeps what this key has now, unless another thread has done so since it was due.
@@ -479,6 +484,9 @@ where
                 Before::TooLarge
             }
             Ok(Some(StoredValue::External(far))) => {
+                if self.keeper.is_kept(key)? {
+                    return Ok(look);
+                }
                 if self.far.as_ref() != Some(&far) {
                     (self.far, self.read) = (Some(far), None);
                 }

@@ -125,6 +125,9 @@ impl KeepBefore<[u8], Bytes> for Kept {
     fn is_due(&self, key: &[u8]) -> bool {
         !self.0.borrow().contains_key(key)
     }
+    fn is_kept(&self, key: &[u8]) -> everleaf_pmem::Result<bool> {
+        Ok(self.0.borrow().contains_key(key))
+    }
     fn takes(&self, _: usize) -> bool {
         true
     }
