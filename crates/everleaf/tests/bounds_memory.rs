@@ -111,6 +111,10 @@ fn what_snapshots_keep_is_counted_as_it_is_allocated() {
             let snapshot = db.snapshot().expect("open");
             let before = allocated();
             put_all(4);
+            // Whoever looks for one has all of them sorted.
+            let seen = snapshot.tree("t").expect("open").expect("there");
+            assert!(seen.contains(key(0, key_bytes, is_spread)).expect("sound"));
+            drop(seen);
             let taken = allocated() - before;
             let stats = db.stats().expect("open");
             assert_eq!(stats.snapshot_values, n, "{what}: the snapshot was given up");
