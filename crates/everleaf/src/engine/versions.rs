@@ -31,7 +31,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64 as StdAtomicU64;
+use std::sync::atomic::{AtomicBool as StdAtomicBool, AtomicU64 as StdAtomicU64};
 
 use crossbeam_utils::CachePadded;
 use everleaf_file::{Part, Share, observe};
@@ -310,6 +310,8 @@ pub(crate) struct Images {
     keys: RwLock<KeyImages>,
     /// Keys in there, or more.
     count: AtomicUsize,
+    /// So many are recent that a writer is to sort them, once it holds no latch.
+    is_behind: StdAtomicBool,
 }
 
 type Cuts = VecDeque<(u64, Arc<AtomicBool>)>;
@@ -429,6 +431,7 @@ impl Versions {
             return plain();
         }
         let answer = keeping(&ImageKeeper { versions: self, images });
+        images.catch_up(self);
         self.settle();
         answer
     }
@@ -443,6 +446,7 @@ impl Versions {
             return write(None);
         }
         let answer = write(Some(&ImageKeeper { versions: self, images }));
+        images.catch_up(self);
         self.settle();
         answer
     }
@@ -690,6 +694,14 @@ impl Images {
         self.count.load(Ordering::Acquire) == 0
     }
 
+    /// Sorts recent images if they are many. The caller holds no latch.
+    fn catch_up(&self, versions: &Versions) {
+        if self.is_behind.load(Ordering::Relaxed) && self.is_behind.swap(false, Ordering::Relaxed) {
+            // Without memory some stay recent.
+            let _ = write(&self.keys).sort(versions);
+        }
+    }
+
     /// The images by their keys: all that were kept before this was asked. Those that come meanwhile are of changes that
     /// whoever asks has not seen in the tree.
     fn sorted(&self, versions: &Versions) -> Result<RwLockReadGuard<'_, KeyImages>> {
@@ -927,8 +939,7 @@ impl KeepBefore<[u8], Vec<u8>> for ImageKeeper<'_> {
         versions.bytes.fetch_add(keys.bytes() - bytes, Ordering::Relaxed);
         versions.images.fetch_add(1, Ordering::Relaxed);
         if keys.is_behind(versions.bytes_max) {
-            // Without memory some stay recent.
-            let _ = keys.sort(versions);
+            images.is_behind.store(true, Ordering::Relaxed);
         }
         images.count.store(keys.len(), Ordering::Release);
         Ok(())
