@@ -281,9 +281,10 @@ impl KeyImages {
         n
     }
 
-    /// Gives memory back if many were recent and none is.
+    /// Gives memory back if many were recent and none is. Without images nothing stays: nobody would give it back.
     fn shorten(&mut self) {
-        if self.recent.is_empty() && self.recent.capacity() > RECENT_KEPT {
+        let most = if self.keys.is_empty() { 0 } else { RECENT_KEPT };
+        if self.recent.is_empty() && self.recent.capacity() > most {
             self.recent = Vec::new();
         }
     }
@@ -683,6 +684,7 @@ impl Images {
             bytes -= chain.bytes();
             !chain.images().is_empty()
         });
+        keys.shorten();
         versions.forget(gone, bytes + before - keys.bytes());
         self.count.store(keys.len(), Ordering::Release);
         next
@@ -810,9 +812,10 @@ impl Images {
         let mut keys = write(&self.keys);
         let is_own = |recent: &Recent| *recent.key == *key && Some(recent.image.until) != before;
         if let Some(at) = keys.recent.iter().rposition(is_own) {
-            let bytes = keys.recent.remove(at).bytes();
-            keys.recent_bytes -= bytes;
-            return versions.forget(1, bytes);
+            let before = keys.bytes();
+            keys.recent_bytes -= keys.recent.remove(at).bytes();
+            keys.shorten();
+            return versions.forget(1, before - keys.bytes());
         }
         let Some(chain) = keys.keys.get_mut(key) else { return };
         let bytes = chain.bytes();
