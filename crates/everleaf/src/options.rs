@@ -138,7 +138,7 @@ impl Default for Options {
 
 impl Options {
     /// Returns the defaults: an interval of 10 ms, a journal of 256 MiB, at most 8 MiB of changes that
-    /// wait for the disk, pages of 4 KiB, at most 256 GiB of them, a quarter of the memory for them, a file, and background
+    /// wait for the disk, pages of 4 KiB, at most 256 GiB of them, a quarter of the memory for all pools, a file, and background
     /// threads. A missing pool is created.
     pub fn new() -> Self {
         Self::default()

@@ -49,7 +49,7 @@ pub struct FileOptions {
     /// epochs; fewer on a slow disk. Memory takes up to five times as much while they are written.
     pub pending_bytes: u64,
     /// Bytes that the running epoch notes in memory before they are written to the journal, without being
-    /// durable by that, if there is no thread that ends epochs.
+    /// durable by that, if there is no thread that ends epochs; fewer where many pools share memory.
     pub spill_bytes: u64,
     /// How what is written to the file is compressed, but for the journal.
     pub compression: Compression,

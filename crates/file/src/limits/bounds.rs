@@ -161,7 +161,7 @@ pub(crate) struct Turn {
 
 /// Bytes that may wait to become durable, by the memory that there is: a small one has small buffers.
 fn most_pending(residents: &Residents) -> u64 {
-    let each = (BOUND_LEAST / residents.share.budget().pools().max(1)).max(BOUND_EACH);
+    let each = residents.share.budget().each(BOUND_LEAST).max(BOUND_EACH);
     residents.part(Part::Pending, BUFFERS_PART).map_or(u64::MAX, |part| part.max(each))
 }
 

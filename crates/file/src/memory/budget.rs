@@ -14,7 +14,8 @@
 //! So one busy pool beside many idle ones has nearly all; pools that come later are never refused what is fair; and all
 //! together take at most twice the bound. With one pool that is the bound itself.
 //!
-//! Nobody waits here: while one thread evicts, the others go on and take a little more.
+//! Whoever fetches a page never waits here: while one thread evicts, the others go on and take a little more. Only the end of
+//! a checkpoint waits for it, as nothing may come after it in a pool that rests.
 
 use std::fmt;
 use std::ptr;
@@ -95,7 +96,7 @@ impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Budget");
         out.field("bytes", &self.bytes()).field("used", &self.used());
-        out.field("pools", &self.pools()).field("sums", &self.0.sums).finish()
+        out.field("pools", &self.pools()).finish()
     }
 }
 
@@ -125,6 +126,11 @@ impl Budget {
     /// How many pools are open that share it.
     pub fn pools(&self) -> u64 {
         self.0.count.load(Relaxed)
+    }
+
+    /// What each would have of so many bytes if all took the same.
+    pub(crate) fn each(&self, all: u64) -> u64 {
+        all / self.pools().max(1)
     }
 
     /// One of as many bytes, if this is of a process of which this one is a fork.
@@ -268,7 +274,7 @@ impl Share {
     pub fn of(&self, part: Part, all: u64) -> u64 {
         let own = self.told[part as usize].load(Relaxed);
         let others = self.budget.sum(part).saturating_sub(own);
-        all.saturating_sub(others).max(all / self.budget.pools().max(1))
+        all.saturating_sub(others).max(self.budget.each(all))
     }
 }
 

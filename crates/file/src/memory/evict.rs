@@ -65,8 +65,46 @@ impl Member for Inner {
         }
     }
 
+    /// The hand goes on a little, while all pools take too much memory.
     fn evict_some(&self) {
-        self.let_hand_go_on();
+        let (residents, slack) = (&self.residents, self.slack());
+        if residents.keepers.load(SeqCst) != 0 {
+            return;
+        }
+        residents.give_ahead(|run| self.region.give_back(std::iter::once(run)));
+        // An image that was written before a failed sync may be gone.
+        let is_poisoned = self.barrier.load(SeqCst) & POISONED != 0;
+        self.evict_frames(is_poisoned);
+        if !is_poisoned {
+            self.evict_leaves();
+        }
+        let mut hand = match residents.hand.try_lock() {
+            Ok(hand) => hand,
+            Err(TryLockError::Poisoned(hand)) => hand.into_inner(),
+            // Somebody does it.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let mut leaving = Leaving { held: [const { None }; AT_ONCE], n: 0 };
+        let (looks, values) = self.go();
+        for _ in 0..looks {
+            let wanted = slack.saturating_sub(leaving.n as u64 * residents.page_bytes);
+            let is_done = || !residents.is_tight(wanted) || residents.keepers.load(SeqCst) != 0;
+            if is_done() {
+                break;
+            }
+            residents.values.sweep(values, &is_done);
+            let Some(page) = residents.next(&mut hand).and_then(|no| self.region.page(no)) else {
+                break;
+            };
+            let stays = is_poisoned && page.mark(LAST_MARK).load(Acquire) != 0;
+            let held = if stays { None } else { self.try_evict(page, &hand) };
+            let Some(held) = held else { continue };
+            leaving.push(page.no(), held);
+            if leaving.n == AT_ONCE {
+                self.give_back(&mut leaving);
+            }
+        }
+        self.give_back(&mut leaving);
     }
 }
 
@@ -148,48 +186,6 @@ impl Inner {
         let page_bytes = self.residents.page_bytes;
         let all = self.residents.share.budget().page_bytes() / page_bytes;
         SLACK_PAGES.min(all / 8) * page_bytes
-    }
-
-    /// Evicts pages of this pool while all pools take too much memory: the hand goes on a little.
-    fn let_hand_go_on(&self) {
-        let (residents, slack) = (&self.residents, self.slack());
-        if residents.keepers.load(SeqCst) != 0 {
-            return;
-        }
-        residents.give_ahead(|run| self.region.give_back(std::iter::once(run)));
-        // An image that was written before a failed sync may be gone.
-        let is_poisoned = self.barrier.load(SeqCst) & POISONED != 0;
-        self.evict_frames(is_poisoned);
-        if !is_poisoned {
-            self.evict_leaves();
-        }
-        let mut hand = match residents.hand.try_lock() {
-            Ok(hand) => hand,
-            Err(TryLockError::Poisoned(hand)) => hand.into_inner(),
-            // Somebody does it.
-            Err(TryLockError::WouldBlock) => return,
-        };
-        let mut leaving = Leaving { held: [const { None }; AT_ONCE], n: 0 };
-        let (looks, values) = self.go();
-        for _ in 0..looks {
-            let wanted = slack.saturating_sub(leaving.n as u64 * residents.page_bytes);
-            let is_done = || !residents.is_tight(wanted) || residents.keepers.load(SeqCst) != 0;
-            if is_done() {
-                break;
-            }
-            residents.values.sweep(values, &is_done);
-            let Some(page) = residents.next(&mut hand).and_then(|no| self.region.page(no)) else {
-                break;
-            };
-            let stays = is_poisoned && page.mark(LAST_MARK).load(Acquire) != 0;
-            let held = if stays { None } else { self.try_evict(page, &hand) };
-            let Some(held) = held else { continue };
-            leaving.push(page.no(), held);
-            if leaving.n == AT_ONCE {
-                self.give_back(&mut leaving);
-            }
-        }
-        self.give_back(&mut leaving);
     }
 
     /// How many pages the hand looks at in one go, and at how many bytes of large values beside each: with

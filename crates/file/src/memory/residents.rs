@@ -224,7 +224,7 @@ impl Residents {
     /// Pages that may be changed and not written where nobody writes checkpoints by himself: most of what there
     /// may be, and some in any case.
     pub fn held_most(&self) -> Option<u64> {
-        let least = (HELD_LEAST / self.share.budget().pools().max(1)).max(HELD_EACH);
+        let least = self.share.budget().each(HELD_LEAST).max(HELD_EACH);
         self.changed_part(|room| room / 8 * 7).map(|bytes| bytes.max(least) / self.page_bytes)
     }
 
@@ -237,7 +237,7 @@ impl Residents {
     pub fn kept_bytes(&self) -> usize {
         let budget = self.share.budget();
         let all = self.most.map_or(u64::MAX, |_| budget.for_buffers());
-        usize::try_from((all / budget.pools().max(1)).max(BUFFER_LEAST)).unwrap_or(usize::MAX)
+        usize::try_from(budget.each(all).max(BUFFER_LEAST)).unwrap_or(usize::MAX)
     }
 
     /// Tells what pages, and all that is kept beside them, take.
