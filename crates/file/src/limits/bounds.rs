@@ -544,6 +544,8 @@ pub(crate) struct Spills {
     /// Bytes that were spilled of the running epoch, and how many of them slots had told.
     bytes: AtomicU64,
     told: AtomicU64,
+    /// Those of them that are in the journal.
+    written: AtomicU64,
     /// Bytes of spilled records and of large values that were written since the last sync.
     loose: AtomicU64,
 }
@@ -557,6 +559,7 @@ impl Spills {
             at: asked.into(),
             bytes: AtomicU64::new(0),
             told: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             loose: AtomicU64::new(0),
         }
     }
@@ -626,6 +629,7 @@ impl Spills {
 
     /// Bytes of records were written and not synced.
     pub fn note_spilled(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Relaxed);
         self.loose.fetch_add(bytes, Relaxed);
     }
 
@@ -648,7 +652,14 @@ impl Spills {
     pub fn end_epoch(&self) {
         self.bytes.store(0, Relaxed);
         self.told.store(0, Relaxed);
+        self.written.store(0, Relaxed);
         self.loose.store(0, Relaxed);
+    }
+
+    /// Bytes that are not durable and for which the file has no room yet: what was spilled has its own.
+    pub fn unwritten(&self, bounds: &WriteBounds) -> u64 {
+        let in_hand = self.bytes().saturating_sub(self.written.load(Relaxed));
+        bounds.pending().saturating_sub(self.told.load(Relaxed)) + in_hand
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! images of all pages that are changed and not written + the leaves of the table that know of them
-//! + records that may wait to become durable + some spare ones
+//! + records that wait to become durable and are not in the journal + some spare ones
 //! ```
 //!
 //! So a commit and a checkpoint find room on a disk that is full. A slot that tells of its changes looks whether
@@ -60,7 +60,7 @@ impl Inner {
         let pages = changed * room(self.region.geometry().page_bytes());
         let leaves = changed.min(places.leaves()) * room(LEAF_BYTES);
         // What no image fits in at the end of an extent.
-        let bytes = (pages + leaves) / 64 * 65 + self.bounds.pending();
+        let bytes = (pages + leaves) / 64 * 65 + self.spills.unwritten(&self.bounds);
         bytes.div_ceil(EXTENT_BYTES) + self.reserve.spare(in_use, adds)
     }
 

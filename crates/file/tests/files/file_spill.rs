@@ -50,6 +50,22 @@ fn what_is_spilled_is_in_the_journal_and_not_durable() {
     assert_eq!([1, 2].map(|no| toy.get(no, 0).expect("sound")), [40_000; 2]);
 }
 
+/// Else a long epoch would take twice the room of its records.
+#[test]
+fn what_is_in_the_journal_asks_for_no_room_beside() {
+    let io = SimIo::new(1);
+    let options = FileOptions { reserve_from: 1, ..spilling(64 << 10) };
+    let toy = Toy::open_with(&io, &path(), &options).expect("it opens");
+    for i in 1..=400_000 {
+        toy.set(&[(1, 0, i), (2, 0, i)]).expect("set");
+    }
+    let stats = toy.file.stats();
+    assert!(stats.pending_bytes > 16 << 20, "{stats:?}");
+    // The spare ones, and those that get their blocks at a time.
+    assert!((8 << 20..=14 << 20).contains(&stats.free_bytes), "{stats:?}");
+    toy.file.sync().expect("no fault");
+}
+
 #[test]
 fn an_epoch_of_which_all_was_spilled_ends_with_a_block_of_its_own() {
     let io = SimIo::new(1);
