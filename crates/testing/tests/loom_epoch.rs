@@ -435,6 +435,119 @@ fn who_ends_no_epoch_is_woken_by_its_end_and_by_a_failure() {
     }
 }
 
+/// Epochs that the program ends and a task syncs, as `ended.rs` and `commit.rs` of everleaf-file have it: a disk
+/// that has the epochs up to `synced`.
+struct Ends {
+    clock: Clock,
+    commit: Mutex<Ended>,
+    synced: AtomicU64,
+    /// A fault: an end says that the last one is durable, and then syncs it.
+    tells_first: bool,
+}
+
+/// An epoch that is written and not synced, as whoever holds the commit sees it.
+#[derive(Default)]
+struct Ended(Option<u64>);
+
+impl Ends {
+    fn new(tells_first: bool) -> Arc<Self> {
+        let (clock, commit) = (Clock::new(0).expect("memory"), Mutex::default());
+        Arc::new(Self { clock, commit, synced: AtomicU64::new(0), tells_first })
+    }
+
+    /// Syncs the epoch that has ended, if there is one.
+    fn keep_last(&self, ended: &mut Ended) -> bool {
+        let Some(epoch) = ended.0.take() else { return false };
+        if self.tells_first {
+            self.clock.publish(epoch);
+            self.synced.store(epoch, Ordering::Relaxed);
+        } else {
+            self.synced.store(epoch, Ordering::Relaxed);
+            self.clock.publish(epoch);
+        }
+        true
+    }
+
+    /// Closes and writes the running epoch. The clock refuses that before the last one is published.
+    fn end_running(&self, ended: &mut Ended) -> u64 {
+        let (epoch, _) = close(&self.clock);
+        ended.0 = Some(epoch);
+        epoch
+    }
+
+    fn end_epoch(&self) -> u64 {
+        let mut ended = self.commit.lock().expect("no panic");
+        let kept = self.keep_last(&mut ended);
+        let epoch = self.end_running(&mut ended);
+        drop(ended);
+        if kept {
+            self.clock.wake();
+        }
+        epoch
+    }
+
+    /// What a task does, and whoever waits.
+    fn wait_durable(&self, epoch: u64) {
+        let commit = || {
+            let mut ended = self.commit.lock().expect("no panic");
+            if self.clock.durable() < epoch && !self.keep_last(&mut ended) {
+                self.end_running(&mut ended);
+                self.keep_last(&mut ended);
+            }
+            Ok(())
+        };
+        self.clock.wait_durable(epoch, || Ok(()), commit).expect("nothing fails");
+        self.expect_synced(epoch);
+    }
+
+    fn expect_synced(&self, epoch: u64) {
+        let synced = self.synced.load(Ordering::Relaxed);
+        assert!(synced >= epoch, "told before it was durable");
+    }
+}
+
+/// A program ends two epochs beside a task that syncs them.
+fn two_ends_beside_a_task() {
+    let ends = Ends::new(false);
+    let tasks = Arc::clone(&ends);
+    let task = thread::spawn(move || {
+        be_thread(1);
+        tasks.wait_durable(tasks.clock.now() - 1);
+    });
+    assert_eq!([ends.end_epoch(), ends.end_epoch()], [1, 2]);
+    let durable = ends.clock.durable();
+    task.join().expect("no panic");
+    ends.wait_durable(2);
+    assert!(durable >= 1, "the second end waits for the first");
+    assert_eq!(ends.clock.now(), 3, "who waits for an ended epoch ends none");
+}
+
+/// A program ends two epochs, and somebody waits for the first one, without ending any.
+fn two_ends_beside_a_waiter(tells_first: bool) {
+    let ends = Ends::new(tells_first);
+    let waits = Arc::clone(&ends);
+    let waiter = thread::spawn(move || {
+        be_thread(1);
+        let kept = waits.clock.await_durable(1, None, || Ok(()));
+        assert!(kept.expect("nothing fails"));
+        waits.expect_synced(1);
+    });
+    ends.end_epoch();
+    ends.end_epoch();
+    waiter.join().expect("no panic");
+}
+
+#[test]
+fn ended_epochs_are_synced_in_order_and_told_after_it() {
+    model(two_ends_beside_a_task);
+    model(|| two_ends_beside_a_waiter(false));
+}
+
+#[test]
+fn an_end_that_is_told_before_it_is_synced_is_caught() {
+    assert_found("told before it was durable", || two_ends_beside_a_waiter(true));
+}
+
 /// A step that never leaves its slot keeps the epoch from ending (docs/PAPERS.md, B9).
 #[test]
 fn a_slot_that_is_never_left_is_caught() {
