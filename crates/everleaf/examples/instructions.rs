@@ -345,8 +345,22 @@ fn db_tx_commit(tx: Transaction) -> Result<()> {
     Ok(tx.commit()?)
 }
 
+/// A transfer between two accounts.
+#[inline(never)]
+fn db_tx_ledger(db: &Db, tree: &Tree, accounts: [u64; 2]) -> Result<()> {
+    Ok(db.transact(|tx| {
+        for key in accounts {
+            black_box(tx.get(tree, key.to_be_bytes())?);
+        }
+        accounts.iter().try_for_each(|key| tx.put(tree, key.to_be_bytes(), key.to_be_bytes()))
+    })?)
+}
+
 fn transact(db: &Db, tree: &Tree, keys: &[u64]) -> Result<()> {
     let others = keys.iter().rev();
+    for (key, other) in keys.iter().zip(others.clone()) {
+        db_tx_ledger(db, tree, [*key, *other])?;
+    }
     for (key, other) in keys.iter().zip(others) {
         let tx = db_tx_begin(db);
         db_tx_first_get(&tx, tree, *key)?;

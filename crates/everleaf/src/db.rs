@@ -219,7 +219,8 @@ impl Db {
     /// Runs a transaction, and commits it if `run` returns Ok. If others changed what it depends on, it runs again, up to
     /// [`TransactionOptions::attempts`] times. If `run` returns an error, or panics, nothing has happened.
     ///
-    /// `run` may be called more than once, so perform side effects after `transact` returns. No lock is held while it
+    /// `run` may be called more than once, so perform side effects after `transact` returns. In the first run a read may
+    /// return [`Conflict`](Error::Conflict): whatever `run` makes of that, it runs again. No lock is held while it
     /// runs, but long transactions conflict more often. From the ninth attempt on it has the *right of way*: other threads
     /// that are about to write wait for it, each for at most 50 ms. So a transaction that takes less than that succeeds
     /// as a rule, whatever others write. One that takes longer, or that itself changes what it has read outside of the

@@ -140,11 +140,12 @@ impl TransactionOptions {
 
 /// Reads and writes of any trees of one pool that happen together or not at all, apart from all others.
 ///
-/// Reads see one moment, that of the first read, and the transaction's own writes. Writes are kept in memory until
+/// Reads see one moment, that of the first read, and the transaction's own writes. In the first run of
+/// [`Db::transact`](crate::Db::transact) that moment is a later one, at which everything that was read before was still so. Writes are kept in memory until
 /// [`commit`](Transaction::commit), which checks that everything that was read is unchanged, and then applies them in one
 /// epoch. If something has changed, it fails with [`Conflict`](crate::Error::Conflict): nothing has happened, and the whole
 /// transaction may be tried again, as [`Db::transact`](crate::Db::transact) does. A transaction that is dropped does
-/// nothing. One that only reads never conflicts.
+/// nothing. One from [`Db::begin`](crate::Db::begin) that only reads never conflicts.
 ///
 /// A transaction is serializable against transactions, batches and all single writes; [`Isolation::Snapshot`] asks for
 /// less. A single read of another thread, outside of a transaction and of a snapshot, may see a part of the writes of a
@@ -194,7 +195,9 @@ impl TransactionOptions {
 ///
 /// While a transaction that has read is open, writers keep the values that they replace, as for a
 /// [snapshot](crate::Snapshot), and within the same bound: a transaction that stays open too long returns
-/// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). A commit takes O((reads + writes) × log n). Commits run one after
+/// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). In its first run `Db::transact` spares them that, as long as it gets
+/// no more than eight keys and does nothing else but write. If others change what it has read, the next read returns
+/// [`Conflict`](crate::Error::Conflict): pass it on, and the transaction runs again, with all that is said above. A commit takes O((reads + writes) × log n). Commits run one after
 /// the other, and other writers wait meanwhile. The keys that were read are kept in memory until the end; their values
 /// are not.
 ///
@@ -224,17 +227,18 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn new(engine: Engine, durability: Durability, options: TransactionOptions) -> Self {
         let locker = options.locker(&engine);
-        Self::with_locker(engine, durability, options, locker)
+        Self::with_locker(engine, durability, (options, false), locker)
     }
 
     #[inline(always)]
     fn with_locker(
         engine: Engine,
         durability: Durability,
-        options: TransactionOptions,
+        (options, by_leaves): (TransactionOptions, bool),
         locker: Option<Locker>,
     ) -> Self {
-        let work = Work::new(engine, options.isolation == Isolation::Serializable, locker);
+        let notes_reads = options.isolation == Isolation::Serializable;
+        let work = Work::new(engine, (notes_reads, by_leaves), locker);
         Self { durability, work }
     }
 
@@ -498,9 +502,12 @@ pub(crate) fn transact<T, E: From<Error>>(
 ) -> Result<T, E> {
     let mut attempts = Attempts::new(engine.clone(), options.attempts);
     attempts.locker = options.locker(engine);
+    // Without a cut only if it can be tried again.
+    let mut by_leaves = options.attempts > 1;
     loop {
         let locker = attempts.locker.clone();
-        let transaction = Transaction::with_locker(engine.clone(), durability, options, locker);
+        let how = (options, std::mem::take(&mut by_leaves));
+        let transaction = Transaction::with_locker(engine.clone(), durability, how, locker);
         match run(&transaction) {
             Ok(answer) => {
                 if attempts.commit(transaction)? {
@@ -508,7 +515,7 @@ pub(crate) fn transact<T, E: From<Error>>(
                 }
             }
             Err(error) => {
-                let may_go_on = transaction.work.in_deadlock();
+                let may_go_on = transaction.work.in_deadlock() || transaction.work.is_overtaken();
                 drop(transaction);
                 if !may_go_on || attempts.failed().is_err() {
                     return Err(error);

@@ -49,7 +49,7 @@ const fn hot(word: u64) -> u64 {
 }
 
 /// What a reader remembers of a latch in order to validate later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Version(u64);
 
 impl Version {

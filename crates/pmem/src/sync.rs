@@ -12,7 +12,8 @@ use std::sync::{LockResult, PoisonError, RwLockWriteGuard, TryLockError, TryLock
 pub(crate) use std::thread_local;
 use std::time::Duration;
 
-pub(crate) use schedule::{before_read, before_write};
+pub(crate) use schedule::before_read;
+pub use schedule::before_write;
 use schedule::{pause, scheduled};
 
 /// One turn of a short wait.
@@ -148,11 +149,13 @@ pub fn thread_number() -> usize {
 /// it has set a hook; others pay one relaxed load.
 pub mod schedule {
     #[cfg(feature = "schedule")]
+    pub use hooked::before_write;
+    #[cfg(feature = "schedule")]
     pub use hooked::scheduled;
     #[cfg(feature = "schedule")]
     pub use hooked::{Point, set_hook, set_number};
     #[cfg(feature = "schedule")]
-    pub(crate) use hooked::{before_read, before_write, pause};
+    pub(crate) use hooked::{before_read, pause};
 
     #[cfg(feature = "schedule")]
     mod hooked {
@@ -206,7 +209,7 @@ pub mod schedule {
 
         /// This thread is about to change memory that threads share, to flush or to fence.
         #[inline(always)]
-        pub(crate) fn before_write() {
+        pub fn before_write() {
             if let Some(hook) = hook() {
                 hook(Point::Write);
             }
@@ -229,9 +232,10 @@ pub mod schedule {
     #[inline(always)]
     pub(crate) fn before_read() {}
 
+    /// This thread is about to change memory that threads share, to flush or to fence.
     #[cfg(not(feature = "schedule"))]
     #[inline(always)]
-    pub(crate) fn before_write() {}
+    pub fn before_write() {}
 
     #[cfg(not(feature = "schedule"))]
     #[inline(always)]

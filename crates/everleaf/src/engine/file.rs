@@ -13,6 +13,7 @@ use everleaf_tree::{FilePool, INDEX_ANCHOR, after_undo};
 
 use super::admission::{RightOfWay, Store};
 use super::forecast;
+use super::gate::{Closed, Gate, Passed};
 use super::locks::Locks;
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
@@ -20,7 +21,6 @@ use super::open_tree::OpenTree;
 use super::open_tree::{Alone, Change, TreeChanges, apply_alone};
 use super::reclaim::Reclaim;
 use super::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
-use super::versions::{Closed, Gate, Passed};
 use crate::{Compaction, Error, Options, Result};
 
 /// Where a pool is.
@@ -144,6 +144,7 @@ impl FileStore {
         if let Some(alone) = alone {
             alone.begin();
         }
+        let _changing = self.store.versions.begin_whole();
         forecast::apply(batch, places).map_err(|(done, error)| {
             if done == 0 {
                 return self.why(error);

@@ -7,6 +7,7 @@ mod dax;
 mod dropped;
 mod file;
 mod forecast;
+mod gate;
 mod locks;
 mod medium;
 mod named_trees;
@@ -33,7 +34,7 @@ pub(crate) use admission::{RightOfWay, Way};
 pub(crate) use buffers::{Buffer, Buffers};
 pub(crate) use file::Place;
 pub(crate) use locks::{Locks, Place as LockPlace};
-pub(crate) use open_tree::{Alone, Change, TreeChanges, TreeHandle, ValueSource};
+pub(crate) use open_tree::{Alone, Change, SeenLeaf, TreeChanges, TreeHandle, ValueSource};
 pub(crate) use pool_tree::{Move, PoolTree, still};
 pub(crate) use versions::{Cut, KeyBefore, Versions};
 
@@ -161,6 +162,17 @@ impl Engine {
     /// What snapshots and transactions see and do.
     pub fn versions(&self) -> &Versions {
         on_medium!(self, on => &on.trees().versions)
+    }
+
+    /// Whether no change of several keys is under way, as [`Versions::is_whole`] says, after a wait for the commit of a
+    /// transaction.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        let versions = self.versions();
+        versions.is_whole() || {
+            drop(on_medium!(self, on => on.trees().gate.pass()));
+            versions.is_whole()
+        }
     }
 
     /// What transactions and batches keep in memory.

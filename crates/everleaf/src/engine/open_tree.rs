@@ -21,7 +21,7 @@ use everleaf_file::Dax;
 use everleaf_file::File;
 use everleaf_file::io::uninterrupted;
 use everleaf_pmem::{PageNo, Retries, fallible};
-use everleaf_tree::blink::{BatchChange, Condition, Cursor, KeyPlace, Stage, Stepped};
+use everleaf_tree::blink::{BatchChange, Condition, Cursor, KeyPlace, LeafSeen, Stage, Stepped};
 
 use super::admission::Store;
 use super::medium::{DbMedium, DbTree};
@@ -45,6 +45,13 @@ pub(crate) struct OpenTree<M: DbMedium> {
     /// The stamp at which it was cleared or dropped.
     until: u64,
     former: Former<M>,
+}
+
+/// A leaf of a tree as a reader has seen it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SeenLeaf {
+    leaf: LeafSeen,
+    life: u32,
 }
 
 /// What a tree was before, for cuts that may need it.
@@ -213,6 +220,25 @@ impl<M: DbMedium> OpenTree<M> {
         }
     }
 
+    /// The same, with the leaf in which it was found.
+    #[inline(always)]
+    pub fn read_seen<T>(
+        &self,
+        read: impl FnMut(&DbTree<M>) -> Result<(T, LeafSeen)>,
+    ) -> Result<(T, SeenLeaf)> {
+        // Before the read: if the tree is cleared in between, the leaf is not as it was seen.
+        let life = self.life.load(Ordering::Acquire);
+        let (found, leaf) = self.read(read)?;
+        Ok((found, SeenLeaf { leaf, life }))
+    }
+
+    /// Whether nobody has changed a leaf since it was seen, nor cleared the tree. It may say no although nobody has.
+    #[inline]
+    pub fn is_as_seen(&self, seen: SeenLeaf) -> Result<bool> {
+        let is_as_seen = self.tree.is_as_seen(seen.leaf)?;
+        Ok(is_as_seen && self.life.load(Ordering::Acquire) == seen.life)
+    }
+
     #[cfg(feature = "dax")]
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.read(|tree| tree.get(key))
@@ -365,6 +391,10 @@ impl TreeHandle {
             #[cfg(feature = "dax")]
             TreeHandle::Dax(tree) => tree.former(cut).map(TreeHandle::Dax),
         }
+    }
+    /// Whether nobody has changed a leaf since it was seen, nor cleared the tree. It may say no although nobody has.
+    pub fn is_as_seen(&self, seen: SeenLeaf) -> Result<bool> {
+        on_tree!(self, tree => tree.is_as_seen(seen))
     }
     /// What all handles of one tree of a pool have in common, and no others while there is one.
     pub fn id(&self) -> usize {

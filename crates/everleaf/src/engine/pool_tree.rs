@@ -21,7 +21,7 @@ use super::buffers::Buffers;
 use super::dax::DaxStore;
 use super::file::FileStore;
 use super::medium::{DbTree, on_medium};
-use super::open_tree::{OpenTree, TreeHandle, ValueSource, put_from};
+use super::open_tree::{OpenTree, SeenLeaf, TreeHandle, ValueSource, put_from};
 use super::reclaim::{Background, Reclaim};
 use super::versions::{Cut, ImageKeeper, Images};
 use crate::{Bytes, Durability, Error, Result};
@@ -31,6 +31,15 @@ const CHUNK_KEYS: usize = 1024;
 
 /// A value of so many bytes that is in its leaf is copied to the stack, and from there.
 const HERE_BYTES: usize = 128;
+
+/// A value that was copied, or found elsewhere.
+#[inline(always)]
+fn bytes_of(copied: Option<usize>, here: &[u8], value: &mut FoundValue) -> Result<Bytes> {
+    match copied.and_then(|bytes| here.get(..bytes)) {
+        Some(bytes) => Bytes::copy(bytes, "a value"),
+        None => Bytes::found(value, "a value"),
+    }
+}
 
 /// Where a cursor goes.
 #[derive(Clone, Copy)]
@@ -139,11 +148,17 @@ impl PoolTree {
             on.read(|tree| tree.copy_or_find_value(key, &mut here, &mut value))
         })?;
         let Some(copied) = found else { return Ok(None) };
-        let bytes = match copied.and_then(|bytes| here.get(..bytes)) {
-            Some(bytes) => Bytes::copy(bytes, "a value"),
-            None => Bytes::found(&mut value, "a value"),
-        };
-        bytes.map(Some)
+        bytes_of(copied, &here, &mut value).map(Some)
+    }
+
+    /// The same, with the leaf that says so.
+    pub fn get_seen(&self, key: &[u8]) -> Result<(Option<Bytes>, SeenLeaf)> {
+        let (mut here, mut value) = ([0; HERE_BYTES], FoundValue::default());
+        let (found, seen) = on_medium!(self, on => read(on.store(), || {
+            on.tree.read_seen(|tree| tree.copy_or_find_value_seen(key, &mut here, &mut value))
+        }))?;
+        let found = found.map(|copied| bytes_of(copied, &here, &mut value)).transpose()?;
+        Ok((found, seen))
     }
 
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {

@@ -25,9 +25,9 @@
 //! Images go when no cut needs them: at once with the last cut, else when they have become twice as many. They have
 //! a bound; the oldest cut is given up first.
 //!
-//! The [`Gate`] lets many writers pass, or one thread that must be alone, to make a cut or to validate a transaction.
+//! The [`Gate`](super::gate::Gate) lets many writers pass, or one thread that must be alone, to make a cut or to validate a
+//! transaction.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -40,8 +40,7 @@ use everleaf_pmem::fallible::taken;
 use everleaf_tree::blink::{self, Before, KeepBefore, Was};
 
 use super::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PARTS, RwLock, RwLockReadGuard,
-    RwLockWriteGuard, lock, read, thread_local, thread_number, write,
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, RwLockReadGuard, lock, read, write,
 };
 use crate::sorted::{Sorted, behind};
 use crate::{Bytes, Error, Result};
@@ -326,6 +325,8 @@ pub(crate) struct Versions {
     newest: AtomicU64,
     /// Each of them, the oldest first, and whether it was given up.
     cuts: Mutex<Cuts>,
+    /// Counts each change of several keys at its begin and at its end: it is odd while one is under way.
+    wholes: CachePadded<AtomicU64>,
     /// Trees that have images.
     touched: Mutex<Vec<Arc<Images>>>,
     bytes: AtomicU64,
@@ -392,6 +393,15 @@ impl Drop for Cut {
     }
 }
 
+/// A change of several keys is under way until this is dropped.
+pub(crate) struct Whole<'v>(&'v AtomicU64);
+
+impl Drop for Whole<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
 impl Versions {
     /// Of a pool whose old values may take so many bytes, by itself or together with those that share memory with it.
     pub fn new(pool: observe::Uuid, (bytes_max, is_own): (u64, bool), share: Share) -> Arc<Self> {
@@ -399,6 +409,7 @@ impl Versions {
             clock: AtomicU64::new(1),
             newest: AtomicU64::new(0),
             cuts: Mutex::default(),
+            wholes: CachePadded::new(AtomicU64::new(0)),
             touched: Mutex::default(),
             bytes: AtomicU64::new(0),
             bytes_max,
@@ -450,6 +461,19 @@ impl Versions {
         images.catch_up(self);
         self.settle();
         answer
+    }
+
+    /// Begins a change of several keys that is one. They come one after the other.
+    pub fn begin_whole(&self) -> Whole<'_> {
+        let before = self.wholes.fetch_add(1, Ordering::AcqRel);
+        debug_assert!(before.is_multiple_of(2), "another one is under way");
+        Whole(&self.wholes)
+    }
+
+    /// Whether no such change is under way. Who has seen a part of one, and hears that none is, has all of it before it.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.wholes.load(Ordering::Acquire).is_multiple_of(2)
     }
 
     /// Ends the time of a stamp, which it says: later writes have another one. The caller keeps writers out.
@@ -946,67 +970,5 @@ impl KeepBefore<[u8], Vec<u8>> for ImageKeeper<'_> {
         }
         images.count.store(keys.len(), Ordering::Release);
         Ok(())
-    }
-}
-
-/// In parts, so that writers of different parts share no word.
-pub(crate) struct Gate(Box<[CachePadded<RwLock<()>>; PARTS]>);
-
-/// A writer has passed: nobody is alone until this is dropped.
-pub(crate) struct Passed<'g>(
-    #[expect(dead_code, reason = "held")] RwLockReadGuard<'g, ()>,
-    InsideGate,
-);
-
-/// Everybody is out, and stays out until this is dropped.
-pub(crate) struct Closed<'g>(
-    #[expect(dead_code, reason = "held")] [RwLockWriteGuard<'g, ()>; PARTS],
-    InsideGate,
-);
-
-impl Gate {
-    pub fn new() -> Self {
-        Self(Box::new(std::array::from_fn(|_| CachePadded::default())))
-    }
-
-    /// Waits while the gate is closed. A thread that passes or closes a second time could wait for
-    /// itself for ever; debug builds refuse that.
-    pub fn pass(&self) -> Passed<'_> {
-        let inside = InsideGate::enter();
-        let mine = thread_number() % self.0.len();
-        Passed(read(&self.0[mine]), inside)
-    }
-
-    /// Waits until everybody is out, and keeps them out.
-    pub fn close(&self) -> Closed<'_> {
-        let inside = InsideGate::enter();
-        Closed(self.0.each_ref().map(|part| write(part)), inside)
-    }
-}
-
-thread_local! {
-    /// Whether this thread is inside a gate, in debug builds.
-    #[allow(clippy::missing_const_for_thread_local, reason = "loom's macro knows no const")]
-    static INSIDE: Cell<bool> = Cell::new(false);
-}
-
-/// This thread is inside a gate.
-struct InsideGate;
-
-impl InsideGate {
-    fn enter() -> Self {
-        if cfg!(debug_assertions) {
-            let was_inside = INSIDE.with(|cell| cell.replace(true));
-            assert!(!was_inside, "a thread in a gate would wait for itself");
-        }
-        Self
-    }
-}
-
-impl Drop for InsideGate {
-    fn drop(&mut self) {
-        if cfg!(debug_assertions) {
-            INSIDE.with(|cell| cell.set(false));
-        }
     }
 }

@@ -47,9 +47,7 @@ impl<'t> ReadTree for TransactionTree<'t, '_> {
 
     #[inline(always)]
     fn get(&self, key: impl AsBytes) -> Result<Option<Bytes>> {
-        let key = key.as_bytes();
-        let own = |own: Option<&[u8]>| own.map(|own| Bytes::copy(own, "a value")).transpose();
-        self.work.read(self.tree, key, own, |then| then.get(key))
+        self.work.get(self.tree, key.as_bytes())
     }
 
     fn get_into(&self, key: impl AsBytes, value: &mut Vec<u8>) -> Result<bool> {

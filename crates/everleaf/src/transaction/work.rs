@@ -2,6 +2,19 @@
 //!
 //! A read is noted before its answer is given, and nothing is noted when something is dropped: what an iterator or a
 //! cursor has shown counts as read, whatever becomes of it afterwards. What cannot be noted is not shown.
+//!
+//! # Reads without a cut
+//!
+//! A transaction that is tried again if others are in its way begins without a cut ([`Moment::Leaves`]), so that
+//! nobody has to keep anything for it. Its reads look at the tree as it is, and remember the leaf, by the version of its
+//! latch. Each read after the first one asks whether the leaves of those before are as they were, while no commit and no
+//! batch is half made: then all that was read was so at that moment. If not, the transaction has been overtaken: the
+//! read fails, as the commit would, and the next attempt has a cut. So has this one from the moment on in which it wants
+//! a range, or one key more than it can remember; all that was read before must be so then.
+//!
+//! After NOrec (Dalessandro, Spear and Scott, PPoPP 2010), which validates values by one sequence lock, and Silo (Tu and
+//! others, SOSP 2013), which validates versions at the commit. The versions of leaves are there in any case; and the lock that
+//! says whether commits are under way is only read here.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::mem;
@@ -12,7 +25,7 @@ use std::time::{Duration, Instant};
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
-use crate::engine::{Alone, Buffer, Change, Engine, LockPlace, TreeChanges, TreeHandle};
+use crate::engine::{Alone, Buffer, Change, Engine, LockPlace, SeenLeaf, TreeChanges, TreeHandle};
 use crate::limits::check_key;
 use crate::snapshot::KeysAt;
 use crate::sorted::Sorted;
@@ -27,6 +40,9 @@ const FEW: usize = 4;
 const NO_CHANGE: Change<'_> = Change { key: &[], value: None };
 const UNBOUNDED: Bound<&[u8]> = Bound::Unbounded;
 
+/// A transaction without a cut remembers so many leaves.
+const LEAVES: usize = 8;
+
 /// New values by their keys, and keys that go.
 type Written = Sorted<Option<Bytes>>;
 
@@ -37,6 +53,10 @@ pub(crate) struct Work {
     notes_reads: bool,
     /// The moment of the first read.
     cut: OnceCell<Snapshot>,
+    /// Whether it reads without a cut, as long as it can.
+    by_leaves: Cell<bool>,
+    /// Whether it has found that something has changed that it had read without a cut, and said so.
+    is_overtaken: Cell<bool>,
     /// What it locks with, if it does. Those of one run share it.
     locker: Option<Locker>,
     /// Whether it has lost its locks to a deadlock.
@@ -50,7 +70,31 @@ struct State {
     trees: Vec<TreeWork>,
     /// Where each is, by what its handles have in common.
     places: Vec<(usize, usize)>,
+    /// Where it has read without a cut.
+    leaves: Leaves,
     buffer: Buffer,
+}
+
+/// Leaves as they were read, each with the place of its tree.
+#[derive(Default)]
+struct Leaves {
+    seen: [(u32, SeenLeaf); LEAVES],
+    count: usize,
+}
+
+impl Leaves {
+    fn is_full(&self) -> bool {
+        self.count == LEAVES
+    }
+
+    fn push(&mut self, tree: u32, leaf: SeenLeaf) {
+        self.seen[self.count] = (tree, leaf);
+        self.count += 1;
+    }
+
+    fn all(&self) -> &[(u32, SeenLeaf)] {
+        &self.seen[..self.count]
+    }
 }
 
 /// What is read and written of one tree.
@@ -124,15 +168,27 @@ impl State {
 }
 
 impl Work {
-    pub fn new(engine: Engine, notes_reads: bool, locker: Option<Locker>) -> Self {
+    pub fn new(
+        engine: Engine,
+        (notes_reads, by_leaves): (bool, bool),
+        locker: Option<Locker>,
+    ) -> Self {
         let mut buffer = Buffer::new(engine.buffers());
         if let Some(locker) = &locker {
             // Those of earlier attempts.
             buffer.set(locker.begin());
         }
-        let state = RefCell::new(State { trees: Vec::new(), places: Vec::new(), buffer });
-        let (cut, in_deadlock) = (OnceCell::new(), Cell::new(false));
-        Self { engine, notes_reads, cut, locker, in_deadlock, state }
+        let (trees, places, leaves) = (Vec::new(), Vec::new(), Leaves::default());
+        let state = RefCell::new(State { trees, places, leaves, buffer });
+        let (cut, in_deadlock, is_overtaken) =
+            (OnceCell::new(), Cell::new(false), Cell::new(false));
+        let by_leaves = Cell::new(by_leaves && notes_reads && locker.is_none());
+        Self { engine, notes_reads, cut, by_leaves, is_overtaken, locker, in_deadlock, state }
+    }
+
+    /// Whether others have changed what it had read without a cut, which an error has said.
+    pub fn is_overtaken(&self) -> bool {
+        self.is_overtaken.get()
     }
 
     /// Whether it has lost its locks to a deadlock, and said so.
@@ -174,7 +230,40 @@ impl Work {
             return Ok(snapshot);
         }
         let snapshot = Snapshot::new(self.engine.clone())?;
+        if self.by_leaves.replace(false) {
+            // What was so until after the cut was so at the cut.
+            self.expect_leaves(&self.state.borrow())?;
+        }
         Ok(self.cut.get_or_init(|| snapshot))
+    }
+
+    /// Refuses if a leaf may have changed that was read without a cut.
+    fn expect_leaves(&self, state: &State) -> Result<()> {
+        let expected = state.validate_leaves();
+        self.is_overtaken.set(matches!(expected, Err(Error::Conflict { .. })));
+        expected
+    }
+
+    /// Reads a key of the tree as it is, unless the transaction has a cut, or needs one now.
+    #[inline]
+    fn get_by_leaf(&self, tree: &Tree, key: &[u8]) -> Result<Option<Option<Bytes>>> {
+        if !self.by_leaves.get() || self.state.borrow().leaves.is_full() {
+            return Ok(None);
+        }
+        let (value, leaf) = tree.on.get_seen(key)?;
+        let mut state = self.state.borrow_mut();
+        // It was noted.
+        let Ok(at) = state.place(tree.on.id()) else { return Ok(None) };
+        let no = state.places[at].1 as u32;
+        let is_first = state.leaves.count == 0;
+        if !is_first && !self.engine.is_whole() {
+            return Ok(None);
+        }
+        state.leaves.push(no, leaf);
+        if !is_first {
+            self.expect_leaves(&state)?;
+        }
+        Ok(Some(value))
     }
 
     /// The tree as it was at the first read.
@@ -193,7 +282,26 @@ impl Work {
         state.change(tree, |work| work.reads.add(start, upto))
     }
 
-    /// Reads a key: what the transaction has written for it, or else the tree of the first read.
+    /// What the transaction has written for a key; if nothing, notes that the key is read.
+    #[inline]
+    fn read_own<T>(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        own: impl FnOnce(Option<&[u8]>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let state = self.state.borrow();
+        if let Some(value) = state.of(tree).and_then(|work| work.writes.get(key)) {
+            return own(value.as_deref()).map(Some);
+        }
+        drop(state);
+        tree.expect_of(&self.engine)?;
+        // If it waits for a lock, its moment comes after that.
+        self.note(tree, key, Upto::Itself)?;
+        Ok(None)
+    }
+
+    /// Reads a key: what the transaction has written for it, or else the tree of its moment.
     pub fn read<T>(
         &self,
         tree: &Tree,
@@ -201,15 +309,22 @@ impl Work {
         own: impl FnOnce(Option<&[u8]>) -> Result<T>,
         then: impl FnOnce(KeysAt<'_>) -> Result<T>,
     ) -> Result<T> {
-        let state = self.state.borrow();
-        if let Some(value) = state.of(tree).and_then(|work| work.writes.get(key)) {
-            return own(value.as_deref());
+        match self.read_own(tree, key, own)? {
+            Some(own) => Ok(own),
+            None => then(self.snapshot()?.keys_of(tree)),
         }
-        drop(state);
-        tree.expect_of(&self.engine)?;
-        // If it waits for a lock, its moment comes after that.
-        self.note(tree, key, Upto::Itself)?;
-        then(self.snapshot()?.keys_of(tree))
+    }
+
+    /// The same, of the value itself.
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Bytes>> {
+        let own = |own: Option<&[u8]>| own.map(|own| Bytes::copy(own, "a value")).transpose();
+        if let Some(own) = self.read_own(tree, key, own)? {
+            return Ok(own);
+        }
+        match self.get_by_leaf(tree, key)? {
+            Some(value) => Ok(value),
+            None => self.snapshot()?.keys_of(tree).get(key),
+        }
     }
 
     /// Shows what the transaction has written to a key between two bounds, the first or the last of them.
@@ -285,6 +400,9 @@ impl Work {
     /// written. Says whether there are any.
     pub fn commit(self) -> Result<bool> {
         let state = self.state.into_inner();
+        if self.is_overtaken.get() {
+            return Err(Error::Conflict { tree: "".into(), key: Vec::new(), attempts: 1 });
+        }
         let count = state.trees.iter().map(|work| work.writes.len()).sum();
         if count == 0 {
             return Ok(false);
@@ -308,17 +426,36 @@ impl Work {
         let validate = || match cut {
             Some(cut) if self.notes_reads => state.validate_reads(cut),
             Some(cut) => state.validate_writes(cut),
-            None => Ok(()),
+            None => state.validate_leaves(),
         };
         let cut = cut.map(Snapshot::cut);
         let alone = Alone { validate: &validate, cut, has_locked: self.locker.is_some() };
         let outcome = self.engine.commit(batch, Some(&alone));
-        self.engine.versions().count_commit(&outcome);
+        // Without a cut it may be another key of a leaf that has changed: that is no conflict before there is one with a cut.
+        if outcome.is_ok() || !self.by_leaves.get() {
+            self.engine.versions().count_commit(&outcome);
+        }
         outcome.map(|()| true)
     }
 }
 
 impl State {
+    /// Whether the leaves that were read without a cut are as they were.
+    fn validate_leaves(&self) -> Result<()> {
+        for (no, leaf) in self.leaves.all() {
+            let TreeWork { tree, name, .. } = &self.trees[*no as usize];
+            if !tree.is_as_seen(*leaf)? {
+                // Which key it was nobody knows, nor needs to: it is tried again.
+                return Err(Error::Conflict {
+                    tree: (&**name).into(),
+                    key: Vec::new(),
+                    attempts: 1,
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Whether what was read is still so: the cut has made all writers, who are out, keep what they replaced.
     fn validate_reads(&self, snapshot: &Snapshot) -> Result<()> {
         let cut = snapshot.cut();

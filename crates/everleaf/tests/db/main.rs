@@ -45,6 +45,7 @@ mod roots_full;
 mod single;
 mod snapshots;
 mod transactions;
+mod transactions_by_leaves;
 mod transactions_full;
 mod transactions_leaked;
 mod transactions_model;

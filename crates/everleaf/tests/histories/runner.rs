@@ -41,6 +41,18 @@ fn place(n: u64) -> u64 {
     n >> 40 & 0xff
 }
 
+/// Why a transaction has not committed.
+enum Stop {
+    NotDone,
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Failed(error)
+    }
+}
+
 /// A transaction, what it has seen, and its entry at this step.
 struct Step<'a> {
     tx: &'a Transaction,
@@ -292,21 +304,32 @@ impl Runner {
         seen: &mut Seen,
         mut run: impl FnMut(&mut Self, Step<'_>) -> everleaf::Result<()>,
     ) -> everleaf::Result<bool> {
-        let isolation = self.plan.isolation;
-        let tx = self.db.begin_with(TransactionOptions::new().isolation(isolation));
-        for step in 0..steps as u32 {
+        let (db, options) = (self.db.clone(), TransactionOptions::new());
+        let options = options.isolation(self.plan.isolation);
+        let (is_tried_again, mut has_begun) = (self.rng.one_in(2), false);
+        let mut run_in = |tx: &Transaction| {
+            // Another attempt would be another transaction.
+            if std::mem::replace(&mut has_begun, true) {
+                return Err(Stop::NotDone);
+            }
+            for step in 0..steps as u32 {
+                self.pause();
+                run(self, Step { tx, seen, entry: (id, step) })?;
+            }
             self.pause();
-            run(self, Step { tx: &tx, seen, entry: (id, step) })?;
-        }
-        self.pause();
-        if self.rng.one_in(20) {
-            tx.abort();
-            return Ok(false);
-        }
-        match tx.commit() {
+            if self.rng.one_in(20) { Err(Stop::NotDone) } else { Ok(()) }
+        };
+        let ran = if is_tried_again {
+            // Such a transaction has no cut at first.
+            db.try_transact_with(options.attempts(2), run_in)
+        } else {
+            let tx = db.begin_with(options);
+            run_in(&tx).and_then(|()| tx.commit().map_err(Stop::from))
+        };
+        match ran {
             Ok(()) => Ok(true),
-            Err(Error::Conflict { .. }) => Ok(false),
-            Err(error) => Err(error),
+            Err(Stop::NotDone | Stop::Failed(Error::Conflict { .. })) => Ok(false),
+            Err(Stop::Failed(error)) => Err(error),
         }
     }
 

@@ -151,6 +151,13 @@ pub(crate) struct FoundNode<'m, K: Kind> {
     pub lag: Option<Lag>,
 }
 
+/// A leaf as somebody has seen it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LeafSeen {
+    leaf: PageNo,
+    version: Version,
+}
+
 /// A node and its latch.
 pub(super) type Latched<'m, K> = (FoundNode<'m, K>, LatchGuard<'m>);
 
@@ -562,9 +569,48 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         buf: &mut [u8],
         value: &mut FoundValue,
     ) -> Result<Option<Option<usize>>> {
-        let found = self.read_leaf(
+        self.copy_or_find_value_in(key, buf, value, |_| ())
+    }
+
+    /// The same, for who asks later whether the leaf [is as it was](Self::is_as_seen).
+    ///
+    /// # Errors
+    /// As [`get_into`](Self::get_into).
+    #[inline]
+    pub fn copy_or_find_value_seen(
+        &self,
+        key: &[u8],
+        buf: &mut [u8],
+        value: &mut FoundValue,
+    ) -> Result<(Option<Option<usize>>, LeafSeen)> {
+        let mut leaf = LeafSeen::default();
+        let found = self.copy_or_find_value_in(key, buf, value, |seen| leaf = seen)?;
+        Ok((found, leaf))
+    }
+
+    /// Whether nobody has changed a leaf since it was seen. It may say no although nobody has, if somebody has looked for
+    /// pages that memory could do without. Of a tree that was [taken over](Self::take_over) since it says nothing.
+    ///
+    /// # Errors
+    /// Those of looking at a page.
+    #[inline]
+    pub fn is_as_seen(&self, seen: LeafSeen) -> Result<bool> {
+        Ok(self.medium().page(seen.leaf)?.latch().validate(seen.version))
+    }
+
+    #[inline(always)]
+    fn copy_or_find_value_in(
+        &self,
+        key: &[u8],
+        buf: &mut [u8],
+        value: &mut FoundValue,
+        mut see: impl FnMut(LeafSeen),
+    ) -> Result<Option<Option<usize>>> {
+        let found = self.read_spot(
             Seek::At(key),
-            |at| {
+            |spot| {
+                let at = &spot.node;
+                see(LeafSeen { leaf: at.page().no(), version: spot.version });
                 let found = |entry| {
                     let inside = K::value_inside(entry);
                     if let Some(room) = inside.and_then(|bytes| buf.get_mut(..bytes)) {

@@ -56,7 +56,7 @@ mod write;
 pub use batch::{BatchChange, KeyPlace, Stage};
 pub use create::{first_touch, gap, redo};
 pub use cursor::{Cursor, InPast, Stepped};
-pub use descend::{Blink, Seek};
+pub use descend::{Blink, LeafSeen, Seek};
 pub(crate) use merge::announced;
 pub use past::Was;
 pub use pop::End;
