@@ -2,8 +2,14 @@ package io.everleaf.kafka;
 
 import java.nio.ByteBuffer;
 import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.metrics.Sensor;
+import org.apache.kafka.streams.kstream.Window;
+import org.apache.kafka.streams.kstream.internals.SessionWindow;
+import org.apache.kafka.streams.kstream.internals.TimeWindow;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
+import org.apache.kafka.streams.processor.internals.metrics.StreamsMetricsImpl;
+import org.apache.kafka.streams.processor.internals.metrics.TaskMetrics;
 import org.apache.kafka.streams.query.Position;
 import org.apache.kafka.streams.query.PositionBound;
 import org.apache.kafka.streams.query.Query;
@@ -12,7 +18,10 @@ import org.apache.kafka.streams.query.QueryResult;
 import org.apache.kafka.streams.state.internals.PositionSerde;
 import org.apache.kafka.streams.state.internals.StoreQueryUtils;
 
-/** All that the stores use of the classes that Kafka may change without notice, and what an older Kafka has not. */
+/**
+ * All that the stores use of the classes that Kafka may change without notice, and what an older Kafka has not. Windows are among
+ * them because queries return them, and the sensor because no public method finds the one that a task has.
+ */
 final class Internals {
     /** Whether queries have a level of isolation, as they do since 4.4.0. */
     static final boolean HAS_ISOLATION = hasIsolation();
@@ -46,6 +55,25 @@ final class Internals {
 
     static boolean asksForCommitted(QueryConfig config) {
         return HAS_ISOLATION && config.getIsolationLevel() == IsolationLevel.READ_COMMITTED;
+    }
+
+    /** A window, whose end is bounded by the largest number. */
+    static Window window(long start, long size) {
+        long end = start + size;
+        return new TimeWindow(start, end < 0 ? Long.MAX_VALUE : end);
+    }
+
+    static Window session(long start, long end) {
+        return new SessionWindow(start, end);
+    }
+
+    /** The sensor of a task for records that come too late, or null. */
+    static Sensor droppedRecords(StateStoreContext context) {
+        if (context.metrics() instanceof StreamsMetricsImpl metrics) {
+            String thread = Thread.currentThread().getName();
+            return TaskMetrics.droppedRecordsSensor(thread, context.taskId().toString(), metrics);
+        }
+        return null;
     }
 
     static <R> QueryResult<R> answer(

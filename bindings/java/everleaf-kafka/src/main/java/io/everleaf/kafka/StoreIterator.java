@@ -3,7 +3,6 @@ package io.everleaf.kafka;
 import io.everleaf.EverleafException;
 import io.everleaf.Scan;
 import java.util.NoSuchElementException;
-import java.util.Set;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.errors.InvalidStateStoreException;
@@ -12,21 +11,19 @@ import org.apache.kafka.streams.state.KeyValueIterator;
 
 /** An iterator of a store. It is closed with the store; then it says so. */
 final class StoreIterator implements KeyValueIterator<Bytes, byte[]> {
-    private final String store;
+    private final EverleafStore store;
     private final Scan scan;
-    private final Set<StoreIterator> others;
     private KeyValue<Bytes, byte[]> ahead;
 
-    StoreIterator(String store, Scan scan, Set<StoreIterator> others) {
+    StoreIterator(EverleafStore store, Scan scan) {
         this.store = store;
         this.scan = scan;
-        this.others = others;
     }
 
     @Override
     public boolean hasNext() {
         if (scan.isClosed()) {
-            throw new InvalidStateStoreException("Iterator of store " + store + " has closed");
+            throw new InvalidStateStoreException("Iterator of store " + store.name + " has closed");
         }
         try {
             if (ahead == null && scan.next()) {
@@ -34,9 +31,9 @@ final class StoreIterator implements KeyValueIterator<Bytes, byte[]> {
             }
         } catch (EverleafException failure) {
             if (scan.isClosed()) {
-                throw new InvalidStateStoreException("Iterator of store " + store + " has closed", failure);
+                throw new InvalidStateStoreException("Iterator of store " + store.name + " has closed", failure);
             }
-            throw new ProcessorStateException("Error while iterating over store " + store, failure);
+            throw new ProcessorStateException("Error while iterating over store " + store.name, failure);
         }
         return ahead != null;
     }
@@ -61,7 +58,7 @@ final class StoreIterator implements KeyValueIterator<Bytes, byte[]> {
 
     @Override
     public void close() {
-        others.remove(this);
+        store.forget(this);
         scan.close();
     }
 }

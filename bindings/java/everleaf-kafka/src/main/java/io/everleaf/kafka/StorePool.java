@@ -3,35 +3,52 @@ package io.everleaf.kafka;
 import io.everleaf.Db;
 import io.everleaf.Options;
 import io.everleaf.Range;
+import io.everleaf.ReadTree;
 import io.everleaf.Snapshot;
 import io.everleaf.SnapshotTree;
 import io.everleaf.Tree;
 import java.io.File;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.Map;
+import java.util.NavigableMap;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentSkipListMap;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.streams.errors.ProcessorStateException;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.query.Position;
 
 /**
- * The pool of one store: the tree {@code data}, and the tree {@code meta} with the offsets, the position and the version of all
- * this. An epoch ends in {@link #commit} and nowhere else.
+ * The pool of one store: trees with data, and the tree {@code meta} with the offsets, the position and the layout of all this. A
+ * store of keys and values has one tree with data, the others have one for each segment of time. An epoch ends in {@link #commit}
+ * and nowhere else; until then trees that were made or dropped come back with all else.
  */
-final class StorePool {
-    private static final byte[] VERSION_KEY = {'v'};
-    private static final byte[] VERSION = {1};
+final class StorePool implements Moment {
+    private static final byte[] LAYOUT_KEY = {'v'};
+    private static final byte[] INTERVAL_KEY = {'i'};
+    private static final byte[] TIME_KEY = {'t'};
     private static final byte[] POSITION_KEY = {'p'};
     private static final byte[] OFFSETS = {'o'};
+    private static final String DATA = "data";
+    private static final String SEGMENT = "segment-";
     private static final long MEMORY = 64L << 20;
 
     /** What the last commit has left, for who reads nothing else. */
-    record Committed(SnapshotTree data, Position position) {}
+    record Committed(NavigableMap<Long, SnapshotTree> trees, Position position, long time) implements Moment {
+        private void close() {
+            trees.values().forEach(SnapshotTree::close);
+        }
+    }
 
     final Db db;
-    final Tree data;
     private final Tree meta;
+    private final NavigableMap<Long, Tree> trees = new ConcurrentSkipListMap<>();
+    /** Milliseconds of a segment; 0 without segments. */
+    private final long interval;
+    /** The latest time of any record, or -1. */
+    private volatile long time = -1;
     /** Something was written that no commit has ended. */
     private volatile boolean isDirty;
     /** Null until somebody has asked for it. */
@@ -39,14 +56,45 @@ final class StorePool {
 
     private volatile boolean keepsCommitted;
 
-    private StorePool(Db db) {
+    private StorePool(String store, Db db, Layout layout) {
         this.db = db;
-        data = db.tree("data");
         meta = db.tree("meta");
+        byte[] expected = layout.bytes();
+        if (meta.insertNew(LAYOUT_KEY, expected)) {
+            // The next commit ends the epoch: until then a new pool is as empty as it was.
+            isDirty = true;
+        } else {
+            byte[] found = meta.get(LAYOUT_KEY);
+            if (!Arrays.equals(found, expected)) {
+                throw new ProcessorStateException("the pool of store " + store + " holds " + Layout.describe(found)
+                        + ", and the store is one of " + Layout.describe(expected)
+                        + ": if its folder is deleted, it is restored from the changelog");
+            }
+        }
+        interval = interval(layout);
+        if (interval == 0) {
+            trees.put(0L, db.tree(DATA));
+        } else {
+            byte[] latest = meta.get(TIME_KEY);
+            time = latest == null ? -1 : ByteBuffer.wrap(latest).getLong();
+            for (String tree : db.treeNames()) {
+                if (tree.startsWith(SEGMENT)) {
+                    trees.put(Long.parseLong(tree.substring(SEGMENT.length())), db.tree(tree));
+                }
+            }
+        }
+    }
+
+    /** That with which the pool was made: another one would look for old records in the wrong trees. */
+    private long interval(Layout layout) {
+        if (layout.interval() == 0 || meta.insertNew(INTERVAL_KEY, number(layout.interval()))) {
+            return layout.interval();
+        }
+        return ByteBuffer.wrap(meta.get(INTERVAL_KEY)).getLong();
     }
 
     /** Opens the pool of a store in the folder of its task. */
-    static StorePool open(String name, StateStoreContext context) {
+    static StorePool open(String name, StateStoreContext context, Layout layout) {
         File folder = new File(new File(context.stateDir(), "everleaf"), name);
         if (!folder.isDirectory() && !folder.mkdirs()) {
             throw new ProcessorStateException("cannot make the folder " + folder + " of store " + name);
@@ -54,9 +102,7 @@ final class StorePool {
         Options options = new Options().manualEpochs(true).memory(memory(context));
         Db db = Db.open(new File(folder, "pool.ever").toPath(), options);
         try {
-            StorePool pool = new StorePool(db);
-            pool.expectVersion(name);
-            return pool;
+            return new StorePool(name, db, layout);
         } catch (RuntimeException failure) {
             db.abandon();
             throw failure;
@@ -68,15 +114,62 @@ final class StorePool {
         return given == null ? MEMORY : Long.parseLong(given.toString());
     }
 
-    private void expectVersion(String name) {
-        if (meta.insertNew(VERSION_KEY, VERSION)) {
-            // The next commit ends the epoch: until then the pool is as empty as it was.
-            return;
+    private static byte[] number(long number) {
+        return ByteBuffer.allocate(8).putLong(number).array();
+    }
+
+    @Override
+    public NavigableMap<Long, ? extends ReadTree> trees() {
+        return trees;
+    }
+
+    @Override
+    public long time() {
+        return time;
+    }
+
+    /** The only tree of a store of keys and values. */
+    Tree data() {
+        return trees.get(0L);
+    }
+
+    long interval() {
+        return interval;
+    }
+
+    /** The tree of a segment, which is made if it is not there. */
+    Tree segment(long segment) {
+        Tree tree = trees.get(segment);
+        if (tree == null) {
+            isDirty = true;
+            tree = db.tree(SEGMENT + segment);
+            trees.put(segment, tree);
         }
-        byte[] version = meta.get(VERSION_KEY);
-        if (!java.util.Arrays.equals(version, VERSION)) {
-            throw new ProcessorStateException("the pool of store " + name + " has version " + version[0]
-                    + ", and this library knows version " + VERSION[0]);
+        return tree;
+    }
+
+    /** The tree of a segment, or null. */
+    Tree existing(long segment) {
+        return trees.get(segment);
+    }
+
+    /** There was a record of this time. */
+    void advance(long to) {
+        if (to > time) {
+            isDirty = true;
+            time = to;
+        }
+    }
+
+    /** Drops all segments before one. */
+    void dropBefore(long segment) {
+        Map.Entry<Long, Tree> first = trees.firstEntry();
+        while (first != null && first.getKey() < segment) {
+            isDirty = true;
+            trees.remove(first.getKey());
+            first.getValue().close();
+            db.dropTree(SEGMENT + first.getKey());
+            first = trees.firstEntry();
         }
     }
 
@@ -114,10 +207,13 @@ final class StorePool {
             if (offset == null) {
                 meta.delete(key(partition));
             } else {
-                meta.put(key(partition), ByteBuffer.allocate(8).putLong(offset).array());
+                meta.put(key(partition), number(offset));
             }
         });
         meta.put(POSITION_KEY, Internals.serialize(position));
+        if (interval != 0) {
+            meta.put(TIME_KEY, number(time));
+        }
         db.endEpoch();
         isDirty = false;
         if (keepsCommitted) {
@@ -127,11 +223,13 @@ final class StorePool {
 
     private void keep(Position position) {
         Committed before = committed;
+        NavigableMap<Long, SnapshotTree> kept = new TreeMap<>();
         try (Snapshot snapshot = db.snapshot()) {
-            committed = new Committed(snapshot.of(data), position);
+            trees.forEach((segment, tree) -> kept.put(segment, snapshot.of(tree)));
         }
+        committed = new Committed(kept, position, time);
         if (before != null) {
-            before.data.close();
+            before.close();
         }
     }
 
@@ -151,9 +249,9 @@ final class StorePool {
     void close() {
         Committed last = committed;
         if (last != null) {
-            last.data.close();
+            last.close();
         }
-        data.close();
+        trees.values().forEach(Tree::close);
         meta.close();
         if (isDirty) {
             db.abandon();

@@ -17,11 +17,19 @@ import org.slf4j.LoggerFactory;
 abstract class StoreView implements ReadOnlyKeyValueStore<Bytes, byte[]> {
     private static final Logger LOG = LoggerFactory.getLogger(EverleafStores.class);
 
+    private final EverleafStore store;
+
+    StoreView(EverleafStore store) {
+        this.store = store;
+    }
+
     /** Reads the tree that it is of now. */
     abstract <T> T read(String what, Function<ReadTree, T> body);
 
     /** An iterator that is closed with the store. */
-    abstract KeyValueIterator<Bytes, byte[]> iterate(Range range);
+    private KeyValueIterator<Bytes, byte[]> iterate(Range range) {
+        return store.keep(new StoreIterator(store, read("iterating over", tree -> tree.scan(range))));
+    }
 
     @Override
     public byte[] get(Bytes key) {
@@ -63,13 +71,8 @@ abstract class StoreView implements ReadOnlyKeyValueStore<Bytes, byte[]> {
 
     /** Both bounds are part of it, and null stands for none. */
     private KeyValueIterator<Bytes, byte[]> between(Bytes from, Bytes to, boolean reverse) {
-        if (from != null && to != null && from.compareTo(to) > 0) {
-            // In the words of the other stores, which people search for.
-            LOG.warn("Returning empty iterator for fetch with invalid key range: from > to. "
-                    + "This may be due to range arguments set in the wrong order, "
-                    + "or serdes that don't preserve ordering when lexicographically comparing the serialized bytes. "
-                    + "Note that the built-in numerical serdes do not follow this for negative numbers");
-            return new Empty();
+        if (isWrong(from, to)) {
+            return empty();
         }
         Range range = Range.all();
         range = from == null ? range : range.from(from.get());
@@ -77,19 +80,36 @@ abstract class StoreView implements ReadOnlyKeyValueStore<Bytes, byte[]> {
         return iterate(reverse ? range.reversed() : range);
     }
 
-    private static final class Empty implements KeyValueIterator<Bytes, byte[]> {
+    /** Whether a range has its bounds in the wrong order; says so in the log, and in the words of the other stores. */
+    static boolean isWrong(Bytes from, Bytes to) {
+        boolean isWrong = from != null && to != null && from.compareTo(to) > 0;
+        if (isWrong) {
+            LOG.warn("Returning empty iterator for fetch with invalid key range: from > to. "
+                    + "This may be due to range arguments set in the wrong order, "
+                    + "or serdes that don't preserve ordering when lexicographically comparing the serialized bytes. "
+                    + "Note that the built-in numerical serdes do not follow this for negative numbers");
+        }
+        return isWrong;
+    }
+
+    /** An iterator over nothing. */
+    static <K> KeyValueIterator<K, byte[]> empty() {
+        return new Empty<>();
+    }
+
+    private static final class Empty<K> implements KeyValueIterator<K, byte[]> {
         @Override
         public boolean hasNext() {
             return false;
         }
 
         @Override
-        public KeyValue<Bytes, byte[]> next() {
+        public KeyValue<K, byte[]> next() {
             throw new NoSuchElementException();
         }
 
         @Override
-        public Bytes peekNextKey() {
+        public K peekNextKey() {
             throw new NoSuchElementException();
         }
 

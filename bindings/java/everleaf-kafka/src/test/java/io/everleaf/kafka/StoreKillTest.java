@@ -2,7 +2,6 @@ package io.everleaf.kafka;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -11,6 +10,7 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -19,18 +19,20 @@ import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.utils.Bytes;
-import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.query.Position;
 import org.apache.kafka.streams.state.KeyValueIterator;
-import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
-/** Kill -9 of a virtual machine: the store is exactly what its offset says, and so is its position. */
+/** Kill -9 of a virtual machine: a store is exactly what its offset says, and so is its position. */
 class StoreKillTest {
     private static final int ROUNDS = Integer.getInteger("everleaf.kill.rounds", 5);
     private static final TopicPartition LOG = new TopicPartition("changelog", 0);
     private static final int KEYS = 5_000;
+    private static final long RETENTION = 120_000;
 
     @TempDir
     File folder;
@@ -50,6 +52,33 @@ class StoreKillTest {
         return value;
     }
 
+    /** The time of an operation: it goes on, and some records come late, or too late. */
+    private static long time(long n) {
+        return Math.max(0, n * 100 - Math.floorMod(n * 7_919, RETENTION + 10_000));
+    }
+
+    /** The stores that are tried. */
+    private enum Kind {
+        KEYS,
+        WINDOWS;
+
+        EverleafStore make() {
+            return this == KEYS
+                    ? new EverleafKeyValueStore("s")
+                    : (EverleafStore) EverleafStores.persistentWindowStore(
+                                    "s", Duration.ofMillis(RETENTION), Duration.ofMillis(10), false)
+                            .get();
+        }
+
+        private static void put(EverleafStore store, long n, byte[] value) {
+            if (store instanceof EverleafWindowStore windows) {
+                windows.put(key(n), value, time(n));
+            } else {
+                ((EverleafKeyValueStore) store).put(key(n), value);
+            }
+        }
+    }
+
     /** The program that is killed. */
     static final class Program {
         private Program() {}
@@ -57,7 +86,7 @@ class StoreKillTest {
         public static void main(String[] arguments) {
             Random random = new Random(Long.parseLong(arguments[1]));
             Context context = new Context(new File(arguments[0]));
-            EverleafKeyValueStore store = new EverleafKeyValueStore("s");
+            EverleafStore store = Kind.valueOf(arguments[2]).make();
             store.init(context, store);
             Long at = store.committedOffset(LOG);
             long n = at == null ? 0 : at;
@@ -66,12 +95,14 @@ class StoreKillTest {
             while (true) {
                 for (long end = n + 1 + random.nextInt(most); n < end; n++) {
                     context.record("input", 0, n);
-                    store.put(key(n), value(n));
+                    Kind.put(store, n, value(n));
                 }
                 store.commit(Map.of(LOG, n));
                 System.out.println(n);
                 if (random.nextInt(20) == 0) {
-                    store.put(key(n), new byte[] {-1});
+                    Kind.put(store, n, new byte[] {-1});
+                    // Far ahead, so that all segments of a window store are dropped.
+                    Kind.put(store, n + 1_000_000, new byte[] {-1});
                     store.close();
                     store.init(context, store);
                 }
@@ -79,53 +110,87 @@ class StoreKillTest {
         }
     }
 
-    @Test
+    /** What a store must hold after so many operations. */
+    private static final class Model {
+        private final Kind kind;
+        private final TreeMap<Bytes, TreeMap<Long, byte[]>> windows = new TreeMap<>();
+        private long latest = -1;
+        private long operations;
+
+        Model(Kind kind) {
+            this.kind = kind;
+        }
+
+        void advance(long to) {
+            for (; operations < to; operations++) {
+                long time = kind == Kind.KEYS ? 0 : time(operations);
+                latest = Math.max(latest, time);
+                if (time > latest - RETENTION) {
+                    TreeMap<Long, byte[]> ofKey = windows.computeIfAbsent(key(operations), key -> new TreeMap<>());
+                    ofKey.put(time, value(operations));
+                }
+            }
+        }
+
+        /** The key and the time of each pair, and its value. */
+        TreeMap<String, byte[]> pairs() {
+            TreeMap<String, byte[]> pairs = new TreeMap<>();
+            windows.forEach((key, ofKey) -> {
+                ofKey.headMap(latest - RETENTION, true).clear();
+                ofKey.forEach((time, value) -> {
+                    if (value != null) {
+                        pairs.put(key + "@" + time, value);
+                    }
+                });
+            });
+            return pairs;
+        }
+    }
+
+    private static TreeMap<String, byte[]> pairs(EverleafStore store) {
+        TreeMap<String, byte[]> pairs = new TreeMap<>();
+        if (store instanceof EverleafWindowStore windows) {
+            try (KeyValueIterator<Windowed<Bytes>, byte[]> all = windows.all()) {
+                all.forEachRemaining(pair -> pairs.put(pair.key.key() + "@" + pair.key.window().start(), pair.value));
+            }
+        } else {
+            try (KeyValueIterator<Bytes, byte[]> all = ((EverleafKeyValueStore) store).all()) {
+                all.forEachRemaining(pair -> pairs.put(pair.key + "@0", pair.value));
+            }
+        }
+        return pairs;
+    }
+
+    @ParameterizedTest
+    @EnumSource
     @Timeout(value = 3, unit = TimeUnit.HOURS)
-    void theStoreIsWhatItsOffsetSays() throws Exception {
+    void theStoreIsWhatItsOffsetSays(Kind kind) throws Exception {
         String given = System.getenv("EVERLEAF_SEED");
         Random random = new Random(given == null ? 1 : Long.parseLong(given));
-        TreeMap<Bytes, byte[]> model = new TreeMap<>();
-        long modelled = 0;
+        Model model = new Model(kind);
         for (int round = 0; round < ROUNDS; round++) {
-            long committed = oneRound(random);
-            EverleafKeyValueStore store = new EverleafKeyValueStore("s");
-            Context context = new Context(folder);
-            store.init(context, store);
+            long committed = oneRound(random, kind);
+            EverleafStore store = kind.make();
+            store.init(new Context(folder), store);
             Long offset = store.committedOffset(LOG);
             long n = offset == null ? 0 : offset;
             assertTrue(n >= committed, "round " + round + ": " + committed + " was committed, and the store is at " + n);
-            assertTrue(n >= modelled);
-            for (; modelled < n; modelled++) {
-                byte[] value = value(modelled);
-                if (value == null) {
-                    model.remove(key(modelled));
-                } else {
-                    model.put(key(modelled), value);
-                }
-            }
+            assertTrue(n >= model.operations);
+            model.advance(n);
             Position position = Position.emptyPosition();
             assertEquals(n == 0 ? position : position.withComponent("input", 0, n - 1), store.getPosition());
-            compare(model, store, round);
+            TreeMap<String, byte[]> expected = model.pairs();
+            TreeMap<String, byte[]> found = pairs(store);
+            assertEquals(expected.keySet(), found.keySet(), "round " + round);
+            expected.forEach((key, value) -> assertArrayEquals(value, found.get(key), key));
             store.close();
         }
-        System.out.println(ROUNDS + " kills of a store, " + modelled + " operations");
-        assertTrue(modelled > 0);
-    }
-
-    private static void compare(TreeMap<Bytes, byte[]> model, EverleafKeyValueStore store, int round) {
-        try (KeyValueIterator<Bytes, byte[]> all = store.all()) {
-            for (Map.Entry<Bytes, byte[]> entry : model.entrySet()) {
-                assertTrue(all.hasNext(), "round " + round);
-                KeyValue<Bytes, byte[]> pair = all.next();
-                assertEquals(entry.getKey(), pair.key, "round " + round);
-                assertArrayEquals(entry.getValue(), pair.value, "round " + round);
-            }
-            assertFalse(all.hasNext(), "round " + round);
-        }
+        System.out.println(ROUNDS + " kills of a store of " + kind + ", " + model.operations + " operations");
+        assertTrue(model.operations > 0);
     }
 
     /** Starts the program and kills it; the last offset whose commit has returned. */
-    private long oneRound(Random random) throws IOException, InterruptedException {
+    private long oneRound(Random random, Kind kind) throws IOException, InterruptedException {
         List<String> line = List.of(
                 System.getProperty("java.home") + "/bin/java",
                 "-Xmx128m",
@@ -135,7 +200,8 @@ class StoreKillTest {
                 System.getProperty("java.class.path"),
                 Program.class.getName(),
                 folder.getPath(),
-                "" + random.nextInt());
+                "" + random.nextInt(),
+                kind.name());
         Process process =
                 new ProcessBuilder(line).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try (BufferedReader said = new BufferedReader(new InputStreamReader(process.getInputStream()))) {
