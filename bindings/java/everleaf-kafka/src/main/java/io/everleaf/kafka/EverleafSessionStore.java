@@ -73,10 +73,9 @@ class EverleafSessionStore extends SegmentedStore implements SessionStore<Bytes,
         return current.fetchSession(key, start, end);
     }
 
-    /** The sessions of all keys that end from one time to another one. */
     @Override
     public KeyValueIterator<Windowed<Bytes>, byte[]> findSessions(long earliestEnd, long latestEnd) {
-        return current.between(null, null, earliestEnd, latestEnd, Long.MAX_VALUE, true);
+        return current.endingBetween(earliestEnd, latestEnd);
     }
 
     @Override

@@ -43,6 +43,7 @@ abstract class EverleafStore implements StateStore {
 
     volatile StorePool pool;
     private volatile boolean isOpen;
+    private StoreMetrics metrics;
     private boolean isTransactional;
     StateStoreContext context;
 
@@ -88,6 +89,7 @@ abstract class EverleafStore implements StateStore {
             throw new ProcessorStateException("Error opening store " + name + " in " + context.stateDir(), failure);
         }
         opened();
+        metrics = new StoreMetrics(context, layout.kind().scope, name, pool);
         isOpen = true;
         context.register(root, (BatchingStateRestoreCallback) records -> run("restoring", () -> {
             restore(records);
@@ -155,8 +157,10 @@ abstract class EverleafStore implements StateStore {
     @Override
     public void commit(Map<TopicPartition, Long> offsets) {
         Position now = positionNow();
+        long begun = System.nanoTime();
         run("committing", () -> {
             pool.commit(offsets, now);
+            metrics.committed(System.nanoTime() - begun);
             return null;
         });
     }
@@ -180,6 +184,8 @@ abstract class EverleafStore implements StateStore {
             pool.close();
         } catch (EverleafException failure) {
             throw new ProcessorStateException("Error while closing store " + name, failure);
+        } finally {
+            metrics.close();
         }
     }
 

@@ -23,7 +23,6 @@ public final class EverleafStores {
     /** The setting for the most bytes of memory of a store, outside of the heap. Default: 64 MiB. */
     public static final String MEMORY_CONFIG = "everleaf.store.memory.bytes";
 
-    private static final String SCOPE = "everleaf";
     /** Segments are half as long as the retention, and not shorter than this. */
     private static final long SEGMENT_LEAST = 60_000;
 
@@ -117,7 +116,7 @@ public final class EverleafStores {
 
         @Override
         public String metricsScope() {
-            return SCOPE;
+            return Layout.Kind.KEYS.scope;
         }
     }
 
@@ -168,7 +167,7 @@ public final class EverleafStores {
 
         @Override
         public String metricsScope() {
-            return SCOPE + "-window";
+            return Layout.Kind.WINDOWS.scope;
         }
 
         @Override
@@ -234,7 +233,7 @@ public final class EverleafStores {
 
         @Override
         public String metricsScope() {
-            return SCOPE + "-session";
+            return Layout.Kind.SESSIONS.scope;
         }
 
         @Override

@@ -12,9 +12,16 @@ record Layout(Kind kind, Format format, boolean retainsDuplicates, long interval
     private static final byte VERSION = 2;
 
     enum Kind {
-        KEYS,
-        WINDOWS,
-        SESSIONS
+        KEYS("everleaf"),
+        WINDOWS("everleaf-window"),
+        SESSIONS("everleaf-session");
+
+        /** In the names of metrics. */
+        final String scope;
+
+        Kind(String scope) {
+            this.scope = scope;
+        }
     }
 
     /** The form that Streams gives its values. */

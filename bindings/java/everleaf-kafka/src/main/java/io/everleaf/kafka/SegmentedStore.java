@@ -19,7 +19,7 @@ import org.slf4j.LoggerFactory;
 /**
  * A store of records that expire. Each segment of time has a tree, so that the end of all its records is the drop of a tree. A record
  * expires when the latest record is more than the retention later: then no read sees it, even where its tree is still there, and no
- * write makes it.
+ * write makes it. Its tree goes with the next write.
  */
 abstract class SegmentedStore extends EverleafStore {
     private static final Logger LOG = LoggerFactory.getLogger(EverleafStores.class);
@@ -52,7 +52,9 @@ abstract class SegmentedStore extends EverleafStore {
     /** Sets or removes a record, unless it has expired. */
     final void set(long time, byte[] key, byte[] value) {
         pool.touch();
-        advance(time);
+        // Those that had expired before this record: what expires by it may still be asked for when its window or session closes.
+        drop();
+        pool.advance(time);
         if (time < firstLive(pool)) {
             if (dropped != null) {
                 dropped.record();
@@ -75,8 +77,7 @@ abstract class SegmentedStore extends EverleafStore {
         }
     }
 
-    private void advance(long time) {
-        pool.advance(time);
+    private void drop() {
         pool.dropBefore(Math.floorDiv(firstLive(pool), pool.interval()));
     }
 
@@ -87,7 +88,7 @@ abstract class SegmentedStore extends EverleafStore {
         for (KeyValue<byte[], byte[]> record : records) {
             pool.advance(timeOf(record.key));
         }
-        advance(pool.time());
+        drop();
         long live = firstLive(pool);
         for (KeyValue<byte[], byte[]> record : records) {
             long time = timeOf(record.key);

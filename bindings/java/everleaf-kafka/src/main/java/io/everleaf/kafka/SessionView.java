@@ -25,11 +25,6 @@ abstract class SessionView implements ReadOnlySessionStore<Bytes, byte[]> {
     /** The sessions of a range of keys that end at a time or later, and begin at another one or before. */
     private KeyValueIterator<Windowed<Bytes>, byte[]> find(
             Bytes least, Bytes most, long earliestEnd, long latestStart, boolean forward) {
-        return between(least, most, earliestEnd, Long.MAX_VALUE, latestStart, forward);
-    }
-
-    KeyValueIterator<Windowed<Bytes>, byte[]> between(
-            Bytes least, Bytes most, long earliestEnd, long latestEnd, long latestStart, boolean forward) {
         if (StoreView.isWrong(least, most)) {
             return StoreView.empty();
         }
@@ -37,10 +32,22 @@ abstract class SessionView implements ReadOnlySessionStore<Bytes, byte[]> {
             long first = Math.max(earliestEnd, store.firstLive(moment));
             Range range = Range.all();
             range = least == null ? range : range.from(SegmentKey.session(least.get(), first, Long.MIN_VALUE));
-            range = most == null ? range : range.upTo(SegmentKey.session(most.get(), latestEnd, Long.MAX_VALUE));
-            List<Scan> scans = store.scans(moment, first, latestEnd, range, forward);
+            range = most == null ? range : range.upTo(SegmentKey.session(most.get(), Long.MAX_VALUE, Long.MAX_VALUE));
+            List<Scan> scans = store.scans(moment, first, Long.MAX_VALUE, range, forward);
             return new SegmentIterator<>(
-                    store, scans, raw -> EverleafSessionStore.sessionOf(raw, first, latestEnd, latestStart));
+                    store, scans, raw -> EverleafSessionStore.sessionOf(raw, first, Long.MAX_VALUE, latestStart));
+        }));
+    }
+
+    /**
+     * The sessions of all keys that end from one time to another one. Those that have just expired are among them: Streams asks so
+     * for sessions that have closed, which is when they expire.
+     */
+    KeyValueIterator<Windowed<Bytes>, byte[]> endingBetween(long earliestEnd, long latestEnd) {
+        return store.keep(read("iterating over", moment -> {
+            List<Scan> scans = store.scans(moment, earliestEnd, latestEnd, Range.all(), true);
+            return new SegmentIterator<>(
+                    store, scans, raw -> EverleafSessionStore.sessionOf(raw, earliestEnd, latestEnd, Long.MAX_VALUE));
         }));
     }
 

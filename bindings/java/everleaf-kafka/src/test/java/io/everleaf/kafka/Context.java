@@ -20,6 +20,7 @@ import org.apache.kafka.streams.processor.api.RecordMetadata;
 /** What a store needs of a task. */
 final class Context implements StateStoreContext {
     final Map<String, Object> configs = new HashMap<>();
+    StreamsMetrics metrics;
     private final File folder;
     private Optional<RecordMetadata> metadata = Optional.empty();
     private StateRestoreCallback restore;
@@ -85,7 +86,7 @@ final class Context implements StateStoreContext {
 
     @Override
     public StreamsMetrics metrics() {
-        return null;
+        return metrics;
     }
 
     @Override

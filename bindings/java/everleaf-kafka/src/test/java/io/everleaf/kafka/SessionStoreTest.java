@@ -116,9 +116,12 @@ class SessionStoreTest {
         put("a", 0, 10, "1");
         put("a", 0, 2 * MINUTE, "2");
         put("b", 9 * MINUTE, 9 * MINUTE, "3");
-        assertEquals(List.of("segment-9"), segments());
+        assertEquals(List.of("b@540000-540000=3"), all(store.fetch(null, null)));
+        // It has just expired, and closed: so Streams asks for it.
+        assertEquals(List.of("a@0-10=1", "a@0-120000=2"), all(store.findSessions(0, 9 * MINUTE - 1)));
         put("a", 0, 7 * MINUTE, "late");
         put("a", 0, 7 * MINUTE + 1, "just");
+        assertEquals(List.of("segment-7", "segment-9"), segments());
         assertEquals(List.of("a@0-420001=just", "b@540000-540000=3"), all(store.fetch(null, null)));
         assertEquals("just", new String(store.fetchSession(k("a"), 0, 7 * MINUTE + 1), StandardCharsets.UTF_8));
         store.commit(Map.of());

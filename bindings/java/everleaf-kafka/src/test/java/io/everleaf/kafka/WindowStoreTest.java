@@ -141,14 +141,18 @@ class WindowStoreTest {
         assertEquals(List.of("segment-0", "segment-1", "segment-2"), segments());
         store.commit(Map.of(LOG, 1L));
         put("a", "4", 5 * MINUTE);
-        assertEquals(List.of("segment-5"), segments());
         assertEquals(List.of("a@300000=4"), all(store.all()));
+        // Trees go with the write after the one by which they expire.
+        assertEquals(4, segments().size());
+        put("b", null, 5 * MINUTE);
+        assertEquals(List.of("segment-5"), segments());
         reopen();
         assertEquals(List.of("segment-0", "segment-1", "segment-2"), segments());
         // That of the first record has expired to reads, not to the trees.
         put("a", "5", 2 * MINUTE + 10);
         assertEquals(List.of("a@60000=2", "a@120000=3", "a@120010=5"), all(store.all()));
         put("a", "4", 5 * MINUTE);
+        put("b", null, 5 * MINUTE);
         store.commit(Map.of(LOG, 2L));
         reopen();
         assertEquals(List.of("segment-5"), segments());
@@ -211,6 +215,7 @@ class WindowStoreTest {
         store.commit(Map.of());
         // All of it expires, but to those who read what was committed.
         put("c", "2", 9 * MINUTE);
+        put("d", null, 9 * MINUTE);
         assertEquals(List.of("segment-9"), segments());
         assertEquals(List.of("a@10=1", "b@60000=1"), all(committed.all()));
         assertEquals(List.of("b@60000=1", "a@10=1"), all(committed.backwardAll()));
@@ -236,6 +241,7 @@ class WindowStoreTest {
         put("a", "1", 10);
         put("a", "2", MINUTE);
         try (KeyValueIterator<Windowed<Bytes>, byte[]> iterator = store.all()) {
+            put("a", "2", 9 * MINUTE);
             put("a", "3", 9 * MINUTE);
             List<String> seen = all(iterator);
             assertTrue(List.of(List.of(), List.of("a@10=1", "a@60000=2")).contains(seen), seen.toString());
