@@ -137,3 +137,37 @@ pub(crate) fn in_buffer<T>(
     let bytes = unsafe { std::slice::from_raw_parts_mut(address, capacity) };
     write(bytes)
 }
+
+/// The pieces that Java has packed so.
+pub(crate) fn unpack(mut packed: &[u8]) -> Result<Vec<&[u8]>> {
+    let mut pieces = Vec::new();
+    while !packed.is_empty() {
+        pieces.push(piece(&mut packed)?);
+    }
+    Ok(pieces)
+}
+
+/// The first one of packed pieces, which is taken off.
+pub(crate) fn piece<'p>(packed: &mut &'p [u8]) -> Result<&'p [u8]> {
+    let piece = packed
+        .split_first_chunk()
+        .and_then(|(len, rest)| rest.split_at_checked(u32::from_be_bytes(*len) as usize));
+    let (piece, rest) = piece.ok_or_else(|| invalid("packed pieces are cut off"))?;
+    *packed = rest;
+    Ok(piece)
+}
+
+/// Values for Java, each behind its length; -1 stands for none.
+pub(crate) fn give_values<'l>(
+    env: &mut Env<'l>,
+    values: &[Option<impl AsRef<[u8]>>],
+) -> Result<JByteArray<'l>> {
+    let mut packed = Vec::new();
+    for value in values {
+        let value = value.as_ref().map(AsRef::as_ref);
+        let len = value.map_or(Ok(-1), |value| i32::try_from(value.len()));
+        packed.extend(len.map_err(|_| too_long(value.map_or(0, <[u8]>::len)))?.to_be_bytes());
+        packed.extend_from_slice(value.unwrap_or_default());
+    }
+    give(env, &packed)
+}

@@ -12,8 +12,10 @@
 #![deny(unsafe_code)]
 
 mod batch;
+mod budget;
 mod bytes;
 mod call;
+mod callback;
 mod cursor;
 mod failure;
 mod options;

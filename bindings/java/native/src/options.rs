@@ -5,12 +5,14 @@ use std::time::Duration;
 use jni::sys::{jint, jlong};
 use store::{Compression, Durability, Error, Options, Storage};
 
+use crate::budget::Memory;
 use crate::failure::Result;
+use crate::table::find;
 
 /// A setting that the program has not made. No setting may have this number.
 const UNSET: jlong = jlong::MIN;
 /// How many settings there are.
-pub(crate) const SETTINGS: usize = 15;
+pub(crate) const SETTINGS: usize = 16;
 
 /// What the numbers say.
 pub(crate) struct Settings {
@@ -65,7 +67,8 @@ impl Settings {
             }),
             12 => options.memory(bytes),
             13 => options.snapshot_memory(bytes),
-            _ => options.transaction_memory(bytes),
+            14 => options.transaction_memory(bytes),
+            _ => options.budget(&find::<Memory>(number)?.budget),
         };
         Ok(())
     }

@@ -182,6 +182,26 @@ native! {
 }
 
 native! {
+    /// How many trees there are; seven pieces of each; then the kinds of pages, each before its number.
+    fn pool_count(env, pool: Pool) -> JByteArray<'l> {
+        let counts = pool.db.count()?;
+        let mut pieces = vec![counts.trees.len().to_string()];
+        for tree in counts.trees {
+            let levels: Vec<_> = tree.nodes_by_level.iter().map(u64::to_string).collect();
+            let (depth, fill) = (tree.depth.to_string(), tree.fill.to_string());
+            let [entries, keys, values] =
+                [tree.entries, tree.key_bytes, tree.value_bytes].map(|number| number.to_string());
+            pieces.extend([tree.name, entries, depth, levels.join(" "), fill, keys, values]);
+        }
+        for page in counts.pages {
+            pieces.extend([page.kind.to_owned(), page.pages.to_string()]);
+        }
+        let packed = pack(pieces.iter().map(String::as_bytes));
+        give(env, &packed)
+    }
+}
+
+native! {
     /// In the order of `Stats` of Java.
     fn pool_stats(env, pool: Pool) -> JLongArray<'l> {
         let stats = pool.db.stats()?;

@@ -7,7 +7,7 @@ use jni::objects::JByteArray;
 use jni::sys::{jboolean, jint, jlong};
 use store::{Db, Error, Pair, ReadTree, SnapshotTree, Tree};
 
-use crate::bytes::{Taken, give, give_some, pack, signed};
+use crate::bytes::{Taken, give, give_some, give_values, pack, signed, unpack};
 use crate::call::native;
 use crate::failure::{Failure, Result, invalid};
 use crate::table::kind;
@@ -162,6 +162,16 @@ native! {
     fn read_get(env, tree: AnyTree, key: JByteArray<'l>) -> JByteArray<'l> {
         let key = Taken::new(env, &key)?;
         either!(tree, tree => give_value(env, tree, &key))
+    }
+}
+
+native! {
+    /// The values of packed keys, packed.
+    fn read_get_many(env, tree: AnyTree, keys: JByteArray<'l>) -> JByteArray<'l> {
+        let keys = Taken::new(env, &keys)?;
+        let keys = unpack(keys.bytes())?;
+        let values = either!(tree, tree => tree.get_many(keys))?;
+        give_values(env, &values)
     }
 }
 

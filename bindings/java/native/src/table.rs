@@ -34,7 +34,8 @@ struct Slot {
 
 /// Anything that Java has a number for.
 struct Object {
-    db: Db,
+    /// The pool that it is of, if it is of one.
+    db: Option<Db>,
     one: Arc<dyn Any + Send + Sync>,
 }
 
@@ -43,8 +44,8 @@ pub(crate) trait Kind: Any + Send + Sync {
     /// What a user calls it.
     const NAME: &'static str;
 
-    /// The pool that it is of.
-    fn db(&self) -> &Db;
+    /// The pool that it is of, if it is of one.
+    fn db(&self) -> Option<&Db>;
 }
 
 macro_rules! kind {
@@ -52,8 +53,8 @@ macro_rules! kind {
         impl $crate::table::Kind for $kind {
             const NAME: &'static str = $name;
 
-            fn db(&self) -> &store::Db {
-                &self.db
+            fn db(&self) -> Option<&store::Db> {
+                Some(&self.db)
             }
         }
     };
@@ -107,7 +108,7 @@ fn parts(number: jlong) -> (usize, usize, u32) {
 pub(crate) fn keep<K: Kind>(object: K) -> Result<jlong> {
     let shard = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
     let mut places = TABLE[shard].write().unwrap_or_else(PoisonError::into_inner);
-    let object = Object { db: object.db().clone(), one: Arc::new(object) };
+    let object = Object { db: object.db().cloned(), one: Arc::new(object) };
     let Some((place, generation)) = places.add(object) else {
         return Err(invalid("there are too many handles: some are not closed"));
     };
@@ -128,7 +129,7 @@ pub(crate) fn find<K: Kind>(number: jlong) -> Result<Arc<K>> {
 pub(crate) fn db(number: jlong) -> Option<Db> {
     let (shard, place, generation) = parts(number);
     let places = TABLE[shard].read().unwrap_or_else(PoisonError::into_inner);
-    places.get(place, generation).map(|object| object.db.clone())
+    places.get(place, generation).and_then(|object| object.db.clone())
 }
 
 /// Takes a number away; says whether it stood for something. The object ends here, or with the last call that has it.

@@ -6,7 +6,7 @@ use jni::objects::{JByteArray, JObject};
 use jni::sys::{jboolean, jint, jlong};
 use store::{Attempts, Db, Error, Swap, Transaction};
 
-use crate::bytes::{Taken, give_some};
+use crate::bytes::{Taken, give_some, give_values, unpack};
 use crate::call::native;
 use crate::failure::{Failure, Result};
 use crate::read::{AnyTree, Keys, copy_part, edge, give_pair, give_value};
@@ -78,6 +78,16 @@ native! {
     fn txn_get(env, txn: Txn, _tree: JObject<'l>, tree: jlong, key: JByteArray<'l>) -> JByteArray<'l> {
         let key = Taken::new(env, &key)?;
         txn.with(tree, |txn, tree| give_value(env, &txn.of(tree)?, &key))
+    }
+}
+
+native! {
+    /// The values of packed keys, packed.
+    fn txn_get_many(env, txn: Txn, _tree: JObject<'l>, tree: jlong, keys: JByteArray<'l>) -> JByteArray<'l> {
+        let keys = Taken::new(env, &keys)?;
+        let keys = unpack(keys.bytes())?;
+        let values = txn.with(tree, |txn, tree| Ok(txn.get_many(tree, keys)?))?;
+        give_values(env, &values)
     }
 }
 

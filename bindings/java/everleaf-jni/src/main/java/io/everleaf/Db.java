@@ -1,5 +1,6 @@
 package io.everleaf;
 
+import java.lang.ref.Reference;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -29,14 +30,22 @@ public final class Db extends Handle {
     /** Opens the pool at a path. */
     public static Db open(Path path, Options options) {
         NativeLibrary.expect();
-        return new Db(Native.poolOpen(Texts.path(path), options.numbers()), path);
+        try {
+            return new Db(Native.poolOpen(Texts.path(path), options.numbers()), path);
+        } finally {
+            Reference.reachabilityFence(options);
+        }
     }
 
     /** Makes a pool in memory, of which nothing outlives the process but backups. */
     public static Db inMemory(Options options) {
         Objects.requireNonNull(options);
         NativeLibrary.expect();
-        return new Db(Native.poolOpen(null, options.numbers()), null);
+        try {
+            return new Db(Native.poolOpen(null, options.numbers()), null);
+        } finally {
+            Reference.reachabilityFence(options);
+        }
     }
 
     /** The version of the native library. */
@@ -244,6 +253,11 @@ public final class Db extends Handle {
             damages.add(new Damage(pieces.get(at), Long.parseLong(pieces.get(at + 1)), pieces.get(at + 2)));
         }
         return damages;
+    }
+
+    /** Counts everything in the pool. It walks all trees, so it takes longer the more there is. Others write meanwhile. */
+    public Counts count() {
+        return Counts.of(Texts.strings(Native.poolCount(this, number())));
     }
 
     /** Figures of the pool at this moment. */

@@ -53,7 +53,7 @@ public abstract class Handle implements AutoCloseable {
     /** It keeps the pool from being collected, and so from being closed. */
     final Db db;
 
-    /** Of a pool itself. */
+    /** Of a pool itself, or of a budget. */
     Handle(long number, String what) {
         this(number, what, null);
     }

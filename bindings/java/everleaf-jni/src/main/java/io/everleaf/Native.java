@@ -1,6 +1,7 @@
 package io.everleaf;
 
 import java.nio.ByteBuffer;
+import java.util.function.UnaryOperator;
 
 /**
  * The native methods. Each gets an object before the number of its handle, so that it is not collected during the call. A
@@ -14,6 +15,16 @@ final class Native {
     static native boolean free(long number);
 
     static native long poolOpen(byte[] path, long[] settings);
+
+    static native long budgetNew(long bytes);
+
+    static native long budgetOfProcess();
+
+    static native long budgetBytes(Object budget, long number);
+
+    static native long budgetUsed(Object budget, long number);
+
+    static native long budgetPools(Object budget, long number);
 
     static native void poolClose(Object db, long number);
 
@@ -39,6 +50,8 @@ final class Native {
 
     static native byte[] poolCheck(Object db, long number);
 
+    static native byte[] poolCount(Object db, long number);
+
     static native long[] poolStats(Object db, long number);
 
     static native long poolTree(Object db, long number, byte[] name, int durability, boolean create);
@@ -58,6 +71,8 @@ final class Native {
     static native long poolAttempts(Object db, long number, int most);
 
     static native byte[] readGet(Object tree, long number, byte[] key);
+
+    static native byte[] readGetMany(Object tree, long number, byte[] keys);
 
     static native boolean readContains(Object tree, long number, byte[] key);
 
@@ -86,6 +101,10 @@ final class Native {
     static native boolean treeReplace(Object tree, long number, byte[] key, byte[] value);
 
     static native byte[] treeTake(Object tree, long number, byte[] key);
+
+    static native void treeUpdate(Object tree, long number, byte[] key, UnaryOperator<byte[]> change);
+
+    static native long treeLoadSorted(Object tree, long number, PackedPairs source);
 
     static native byte[] treeSwap(Object tree, long number, byte[] key, byte[] value);
 
@@ -156,6 +175,10 @@ final class Native {
 
     static native long txnRemoveRange(
             Object transaction, long number, Object tree, long treeNumber, byte[] from, byte[] to, int flags);
+
+    static native byte[] txnGetMany(Object transaction, long number, Object tree, long treeNumber, byte[] keys);
+
+    static native long txnCursor(Object transaction, long number, Object tree, long treeNumber);
 
     static native long txnScan(
             Object transaction, long number, Object tree, long treeNumber, byte[] from, byte[] to, int flags);

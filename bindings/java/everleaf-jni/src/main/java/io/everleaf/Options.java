@@ -2,11 +2,14 @@ package io.everleaf;
 
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.Objects;
 
 /** Settings for opening a pool. What is not set has its default. Each setter returns this object. */
 public final class Options {
     private static final long UNSET = Long.MIN_VALUE;
-    private final long[] numbers = new long[15];
+    private final long[] numbers = new long[16];
+    /** So that it is not collected before an open. */
+    private Budget budget;
 
     /** The defaults. */
     public Options() {
@@ -106,10 +109,18 @@ public final class Options {
 
     /**
      * The most bytes of memory for pages and large values of this pool alone. It is not memory of Java. By default all pools
-     * of the process share a quarter of what it may use.
+     * of the process share a quarter of what it may use. The last call of this and of {@link #budget} counts.
      */
     public Options memory(long bytes) {
-        return count(12, "memory", bytes);
+        count(12, "memory", bytes);
+        budget = null;
+        return this;
+    }
+
+    /** Has the pool share memory with others that are opened with the same budget, in place of {@link #memory}. */
+    public Options budget(Budget budget) {
+        this.budget = Objects.requireNonNull(budget);
+        return set(12, UNSET);
     }
 
     /** The most bytes of memory for old values that snapshots and transactions see. Default: a quarter of the memory. */
@@ -124,6 +135,8 @@ public final class Options {
 
     /** In the order that the library reads them in. */
     long[] numbers() {
-        return numbers.clone();
+        long[] all = numbers.clone();
+        all[15] = budget == null ? UNSET : budget.number();
+        return all;
     }
 }

@@ -1,5 +1,7 @@
 package io.everleaf;
 
+import java.util.Collection;
+import java.util.List;
 import java.util.Objects;
 
 /**
@@ -27,6 +29,11 @@ public abstract sealed class ReadTree extends Handle permits Tree, SnapshotTree 
     /** The value of a key, or null. */
     public final byte[] get(byte[] key) {
         return Native.readGet(this, number(), Objects.requireNonNull(key));
+    }
+
+    /** The values of keys, in their order; null for a key that is not there. It is faster than a {@link #get} of each. */
+    public final List<byte[]> getMany(Collection<byte[]> keys) {
+        return Texts.values(Native.readGetMany(this, number(), Texts.pack(keys)), keys.size());
     }
 
     /** Whether a key is there. */

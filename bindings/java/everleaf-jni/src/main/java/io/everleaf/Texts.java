@@ -8,6 +8,7 @@ import java.nio.file.FileSystems;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 
 /** Texts, paths and packed pieces between Java and the library. */
@@ -62,6 +63,37 @@ final class Texts {
             pieces.add(piece);
         }
         return pieces;
+    }
+
+    /** Puts pieces one behind the other, each behind its length. */
+    static byte[] pack(Collection<byte[]> pieces) {
+        long length = 0;
+        for (byte[] piece : pieces) {
+            length += 4 + piece.length;
+        }
+        if (length > Integer.MAX_VALUE - 8) {
+            throw EverleafException.invalid("the keys have " + length + " bytes, which do not fit an array of Java");
+        }
+        ByteBuffer packed = ByteBuffer.allocate((int) length);
+        for (byte[] piece : pieces) {
+            packed.putInt(piece.length).put(piece);
+        }
+        return packed.array();
+    }
+
+    /** Takes values apart that each come behind their length, or behind -1 if there is none. */
+    static List<byte[]> values(byte[] packed, int count) {
+        List<byte[]> values = new ArrayList<>(count);
+        ByteBuffer rest = ByteBuffer.wrap(packed);
+        while (rest.hasRemaining()) {
+            int length = rest.getInt();
+            byte[] value = length < 0 ? null : new byte[length];
+            if (value != null) {
+                rest.get(value);
+            }
+            values.add(value);
+        }
+        return values;
     }
 
     static List<String> strings(byte[] packed) {

@@ -1,10 +1,13 @@
 package io.everleaf;
 
+import java.util.Collection;
+import java.util.List;
 import java.util.Objects;
+import java.util.function.UnaryOperator;
 
 /**
  * Reads at one moment, and writes that happen together or not at all. Its reads see its own writes. The moment is that of the
- * first read. A close without a {@link #commit} drops the writes. One thread at a time may use it, with its scans.
+ * first read. A close without a {@link #commit} drops the writes. One thread at a time may use it, with its scans and cursors.
  */
 public final class Transaction extends Handle {
     Transaction(long number, Db db) {
@@ -14,6 +17,12 @@ public final class Transaction extends Handle {
     /** The value of a key, or null. The key counts as read, whether it is there or not. */
     public byte[] get(Tree tree, byte[] key) {
         return Native.txnGet(this, number(), tree, tree.number(), Objects.requireNonNull(key));
+    }
+
+    /** The values of keys, in their order; null for a key that is not there. All of them count as read. */
+    public List<byte[]> getMany(Tree tree, Collection<byte[]> keys) {
+        byte[] values = Native.txnGetMany(this, number(), tree, tree.number(), Texts.pack(keys));
+        return Texts.values(values, keys.size());
     }
 
     /** Whether a key is there. */
@@ -90,6 +99,18 @@ public final class Transaction extends Handle {
         return Native.txnCompareAndSwap(this, number(), tree, tree.number(), key, expected, value);
     }
 
+    /** Sets the value of a key to what a function makes of it, and returns that. Null stands for no value. */
+    public byte[] update(Tree tree, byte[] key, UnaryOperator<byte[]> change) {
+        byte[] old = get(tree, key);
+        byte[] value = change.apply(old);
+        if (value != null) {
+            put(tree, key, value);
+        } else if (old != null) {
+            delete(tree, key);
+        }
+        return value;
+    }
+
     /** Removes the pairs of a range and returns how many there were. */
     public long removeRange(Tree tree, Range range) {
         return Native.txnRemoveRange(
@@ -100,6 +121,11 @@ public final class Transaction extends Handle {
     public Scan scan(Tree tree, Range range) {
         long scan = Native.txnScan(this, number(), tree, tree.number(), range.from(), range.to(), range.flags());
         return new Scan(scan, db);
+    }
+
+    /** A cursor over a tree, as the transaction sees it; it is at no pair yet. It ends with the transaction. */
+    public Cursor cursor(Tree tree) {
+        return new Cursor(Native.txnCursor(this, number(), tree, tree.number()), db);
     }
 
     /**

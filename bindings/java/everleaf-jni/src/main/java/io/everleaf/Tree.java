@@ -2,6 +2,7 @@ package io.everleaf;
 
 import java.io.InputStream;
 import java.util.Objects;
+import java.util.function.UnaryOperator;
 
 /**
  * A named ordered map from bytes to bytes. A write is seen by all threads as soon as it returns. A value has at most
@@ -56,6 +57,32 @@ public final class Tree extends ReadTree {
      */
     public boolean compareAndSwap(byte[] key, byte[] expected, byte[] value) {
         return Native.treeCompareAndSwap(this, number(), Objects.requireNonNull(key), expected, value);
+    }
+
+    /**
+     * Sets the value of a key to what a function makes of it, and returns that. Null stands for no value. If another thread
+     * changes the value meanwhile, the function is called again, and only its last call counts. It may use the pool, and may be
+     * slow. If it throws, nothing has changed.
+     *
+     * @throws ConflictException if the value had become another one after each of 100 calls
+     */
+    public byte[] update(byte[] key, UnaryOperator<byte[]> change) {
+        Objects.requireNonNull(change);
+        byte[][] last = new byte[1][];
+        UnaryOperator<byte[]> asked = old -> last[0] = change.apply(old);
+        Native.treeUpdate(this, number(), Objects.requireNonNull(key), asked);
+        return last[0];
+    }
+
+    /**
+     * Sets the values of keys that come in ascending order, and returns how many pairs there were. It is faster than a put of
+     * each. Pairs are taken some time before they are set. After an exception, which may be one of the pairs' own, the pairs
+     * before it are in the tree.
+     *
+     * @throws InvalidException if a key is not above the one before it
+     */
+    public long loadSorted(Iterable<Pair> pairs) {
+        return Native.treeLoadSorted(this, number(), new PackedPairs(pairs.iterator()));
     }
 
     /** Removes the pairs of a range and returns how many there were. Others, and a crash, may see a part of it. */

@@ -67,7 +67,7 @@ class NativesTest {
     void aNumberThatStandsForNothingIsAnException() throws Exception {
         Random random = Help.random("NativesTest");
         for (Method method : natives()) {
-            if (method.getName().equals("version") || method.getName().equals("poolOpen")) {
+            if (List.of("version", "poolOpen", "budgetNew", "budgetOfProcess").contains(method.getName())) {
                 continue;
             }
             for (long number : new long[] {0, -1, 1, 1L << 32, Long.MAX_VALUE, random.nextLong()}) {
@@ -91,14 +91,16 @@ class NativesTest {
                 Scan scan = tree.scan();
                 Cursor cursor = tree.cursor();
                 Snapshot snapshot = db.snapshot();
+                Budget budget = Budget.of(1 << 20);
                 Transaction transaction = db.begin()) {
             for (Method method : natives()) {
                 // Some would end what others need, and one would wait for an epoch that never comes.
-                List<String> others = List.of("free", "poolClose", "poolAbandon", "poolOpen", "poolWaitDurable");
+                List<String> others = List.of(
+                        "free", "poolClose", "poolAbandon", "poolOpen", "poolWaitDurable", "budgetNew", "budgetOfProcess");
                 if (others.contains(method.getName())) {
                     continue;
                 }
-                for (Handle handle : List.of(db, tree, batch, scan, cursor, snapshot, transaction)) {
+                for (Handle handle : List.of(db, tree, batch, scan, cursor, snapshot, transaction, budget)) {
                     for (boolean nulls : new boolean[] {true, false}) {
                         Throwable failure = call(method, arguments(method, handle.number(), nulls));
                         boolean known = failure == null || failure instanceof EverleafException
