@@ -16,6 +16,7 @@ import org.apache.kafka.streams.errors.ProcessorStateException;
 import org.apache.kafka.streams.processor.BatchingStateRestoreCallback;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
+import org.apache.kafka.streams.processor.api.RecordMetadata;
 import org.apache.kafka.streams.query.Position;
 import org.apache.kafka.streams.query.PositionBound;
 import org.apache.kafka.streams.query.Query;
@@ -135,10 +136,15 @@ abstract class EverleafStore implements StateStore {
         }
     }
 
+    /** Notes where the record comes from that is worked on. */
     final void updatePosition() {
-        Position now = position;
-        synchronized (now) {
-            Internals.update(now, context);
+        // Before the lock: this is a callback of Streams.
+        RecordMetadata record = context.recordMetadata().orElse(null);
+        if (record != null && record.topic() != null) {
+            Position now = position;
+            synchronized (now) {
+                now.withComponent(record.topic(), record.partition(), record.offset());
+            }
         }
     }
 

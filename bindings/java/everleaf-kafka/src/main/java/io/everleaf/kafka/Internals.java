@@ -48,11 +48,6 @@ final class Internals {
         return PositionSerde.deserialize(ByteBuffer.wrap(bytes));
     }
 
-    /** Notes where the record comes from that is worked on. */
-    static void update(Position position, StateStoreContext context) {
-        StoreQueryUtils.updatePosition(position, context);
-    }
-
     static boolean asksForCommitted(QueryConfig config) {
         return HAS_ISOLATION && config.getIsolationLevel() == IsolationLevel.READ_COMMITTED;
     }

@@ -21,6 +21,7 @@ import org.apache.kafka.streams.processor.api.RecordMetadata;
 final class Context implements StateStoreContext {
     final Map<String, Object> configs = new HashMap<>();
     StreamsMetrics metrics;
+    Runnable onCallback = () -> {};
     private final File folder;
     private Optional<RecordMetadata> metadata = Optional.empty();
     private StateRestoreCallback restore;
@@ -66,6 +67,7 @@ final class Context implements StateStoreContext {
 
     @Override
     public Optional<RecordMetadata> recordMetadata() {
+        onCallback.run();
         return metadata;
     }
 

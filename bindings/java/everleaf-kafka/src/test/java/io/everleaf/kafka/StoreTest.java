@@ -11,12 +11,14 @@ import java.io.File;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.AbstractList;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
@@ -25,7 +27,10 @@ import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.errors.ProcessorStateException;
+import org.apache.kafka.streams.query.KeyQuery;
 import org.apache.kafka.streams.query.Position;
+import org.apache.kafka.streams.query.PositionBound;
+import org.apache.kafka.streams.query.QueryConfig;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
 import org.apache.kafka.streams.state.TimestampedBytesStore;
@@ -277,6 +282,57 @@ class StoreTest {
             bad.set(failure);
             begun.countDown();
         }
+    }
+
+    /** A callback may wait for a thread that queries: with a lock of ours held, that thread would wait for the callback. */
+    @Test
+    void noLockIsHeldInACallback() throws Exception {
+        AtomicReference<Throwable> bad = new AtomicReference<>();
+        AtomicInteger calls = new AtomicInteger();
+        context.onCallback = () -> {
+            Thread query = new Thread(() -> {
+                try {
+                    store.get(k("a"));
+                    all(store.all());
+                    store.query(
+                            KeyQuery.<Bytes, byte[]>withKey(k("a")), PositionBound.unbounded(), new QueryConfig(false));
+                    store.approximateNumUncommittedBytes();
+                    store.committedOffset(LOG);
+                } catch (Throwable failure) {
+                    bad.compareAndSet(null, failure);
+                }
+            });
+            query.start();
+            try {
+                query.join(10_000);
+            } catch (InterruptedException interrupted) {
+                bad.set(interrupted);
+            }
+            if (query.isAlive()) {
+                bad.set(new AssertionError("a query waits for a callback"));
+            }
+            calls.incrementAndGet();
+        };
+        context.record("input", 0, 1);
+        put("a", "1");
+        store.putIfAbsent(k("b"), v("1"));
+        store.delete(k("b"));
+        List<KeyValue<byte[], byte[]>> records = List.of(KeyValue.pair(v("a"), v("2")));
+        context.restore(new AbstractList<>() {
+            @Override
+            public KeyValue<byte[], byte[]> get(int index) {
+                context.onCallback.run();
+                return records.get(index);
+            }
+
+            @Override
+            public int size() {
+                return records.size();
+            }
+        });
+        assertTrue(calls.get() >= 4, "" + calls);
+        assertNull(bad.get());
+        assertEquals(Position.emptyPosition().withComponent("input", 0, 1), store.getPosition());
     }
 
     @Test
