@@ -3,8 +3,8 @@ package io.everleaf.kafka;
 import java.nio.ByteBuffer;
 
 /**
- * The keys in the tree of a segment: the key of the record, and numbers behind it. A zero byte of the key has 255 behind it, and the
- * key ends with 0 and 1. So the order is that of key and then numbers, whatever the bytes are, and each query is one exact range.
+ * The keys in the tree of a segment: the key of the record, and numbers behind it. A zero byte of the key has 255 behind
+ * it, and the key ends with 0 and 1. So the order is that of key and then numbers, whatever the bytes are, and each query is one exact range.
  * Kafka's own form, in which the changelog has them, is the key and the numbers without anything between: there the numbers of a
  * short key may look like a longer key.
  */
