@@ -31,6 +31,9 @@ import org.apache.kafka.streams.query.KeyQuery;
 import org.apache.kafka.streams.query.Position;
 import org.apache.kafka.streams.query.PositionBound;
 import org.apache.kafka.streams.query.QueryConfig;
+import org.apache.kafka.streams.state.HeadersBytesStore;
+import org.apache.kafka.streams.state.HeadersBytesStoreSupplier;
+import org.apache.kafka.streams.state.KeyValueBytesStoreSupplier;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
 import org.apache.kafka.streams.state.TimestampedBytesStore;
@@ -143,6 +146,15 @@ class StoreTest {
         reopen();
         assertNull(store.committedOffset(OTHER));
         assertEquals(List.of("a=1", "b=2"), all(store.all()));
+    }
+
+    /** A crash between two ends would keep one half of a commit. */
+    @Test
+    void aCommitIsTheEndOfOneEpoch() {
+        put("a", "1");
+        long before = store.pool.db.epoch();
+        store.commit(Map.of(LOG, 1L));
+        assertEquals(before + 1, store.pool.db.epoch());
     }
 
     @Test
@@ -369,6 +381,8 @@ class StoreTest {
         assertTrue(EverleafStores.persistentTimestampedKeyValueStore("t").get() instanceof TimestampedBytesStore);
         assertFalse(EverleafStores.persistentKeyValueStore("t").get() instanceof TimestampedBytesStore);
         assertEquals("t", EverleafStores.persistentKeyValueStore("t").name());
+        KeyValueBytesStoreSupplier headed = EverleafStores.persistentTimestampedKeyValueStoreWithHeaders("t");
+        assertTrue(headed instanceof HeadersBytesStoreSupplier && headed.get() instanceof HeadersBytesStore);
         assertTrue(store.persistent());
     }
 

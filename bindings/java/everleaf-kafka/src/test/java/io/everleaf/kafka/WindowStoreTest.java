@@ -388,6 +388,15 @@ class WindowStoreTest {
         assertEquals(List.of("segment-1", "segment-19"), segments());
     }
 
+    /** A crash between two ends would keep one half of a commit. */
+    @Test
+    void aCommitIsTheEndOfOneEpoch() {
+        put("a", "1", 10);
+        long before = store.pool.db.epoch();
+        store.commit(Map.of(LOG, 1L));
+        assertEquals(before + 1, store.pool.db.epoch());
+    }
+
     @Test
     void bytesThatAreNotCommittedAreCounted() {
         store.commit(Map.of());
