@@ -133,7 +133,8 @@ transaction.state.log.min.isr=2
 transaction.state.log.num.partitions=6
 transaction.abort.timed.out.transaction.cleanup.interval.ms=500
 group.initial.rebalance.delay.ms=0
-broker.session.timeout.ms=4000
+broker.session.timeout.ms=3000
+controller.quorum.fetch.timeout.ms=1500
 broker.heartbeat.interval.ms=500
 replica.lag.time.max.ms=5000
 auto.create.topics.enable=false
@@ -209,7 +210,7 @@ watch_memory() {
                 pss=$(sed -n 's/^Pss: *\([0-9]*\) kB/\1/p' "/proc/$pid/smaps_rollup" 2>/dev/null)
                 sum=$((${sum:-0} + ${pss:-0}))
             done
-            [ $((sum / 1024)) -le $most ] || { most=$((sum / 1024)) && echo $most >"$run/memory"; }
+            [ $((sum / 1024)) -le $most ] || { most=$((sum / 1024)) && echo $most >"$log/memory"; }
         done
     ) 9>&- &
     pids[memory]=$!

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -68,6 +69,7 @@ func check(folder string) error {
 	took := time.Since(start)
 	failures = append(failures, writes(history, changelog, served)...)
 	failures = append(failures, noted(filepath.Join(folder, "failures"))...)
+	failures = append(failures, memory(filepath.Join(folder, "memory"))...)
 	summary(history, changelog, took)
 	if len(failures) == 0 {
 		fmt.Println("OK")
@@ -92,6 +94,25 @@ func noted(path string) []string {
 		all = append(all, strings.TrimSpace(line))
 	}
 	return all
+}
+
+// memoryMost is the most that the whole run may take, in MiB.
+const memoryMost = 4096
+
+func memory(path string) []string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	most, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	fmt.Printf("%d MiB of memory at most\n", most)
+	if most > memoryMost {
+		return []string{fmt.Sprintf("%d MiB of memory, more than %d", most, memoryMost)}
+	}
+	return nil
 }
 
 func summary(history []operation, changelog []record, took time.Duration) {
