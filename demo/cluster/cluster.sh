@@ -43,6 +43,31 @@ wait_for() {
     done
 }
 
+# --- the begin ---
+
+# Only one run at a time, and nothing of one that could not clean up.
+begin() {
+    mkdir -p "$top"
+    exec 9>"$top/lock"
+    flock -n 9 || { echo "another run is going on in $top" && exit 1; }
+    sweep
+    rm -rf "$log" "$run"
+    mkdir -p "$log" "$run"
+    : >"$log/failures"
+    began=$(now)
+    trap 'cleanup' EXIT
+    trap 'echo; say "interrupted"; exit 130' INT TERM
+}
+
+build() {
+    say "builds"
+    built PROFILE="${PROFILE:-release}" "$repo/bindings/java/run.sh" build
+    built mvn -q -B -Dstyle.color=never -f "$here/app" compile
+    built go build -C "$here/checker" -o "$top/checker" .
+}
+
+built() { env "$@" >>"$log/build.log" 2>&1 9>&- || { tail -20 "$log/build.log" && exit 1; }; }
+
 # --- networks ---
 
 make_networks() {
@@ -179,7 +204,8 @@ is_settled() {
         standby=$((standby + $(sed -n 's/^standby //p' <<<"$text" | wc -w)))
     done
     local copies=$((standbys < count ? standbys : count - 1))
-    [ $active -eq 6 ] && [ $standby -eq $((6 * copies)) ]
+    # More, if an application warms up for a task that it shall have later.
+    [ $active -eq 6 ] && [ $standby -ge $((6 * copies)) ]
 }
 
 # settled SECONDS: waits for it.

@@ -67,16 +67,6 @@ faults=${given_faults:-$faults}
 . "$here/cluster.sh"
 . "$here/faults.sh"
 
-build() {
-    say "builds"
-    PROFILE=${PROFILE:-release} "$repo/bindings/java/run.sh" build >"$log/build.log" 2>&1 \
-        || { tail -20 "$log/build.log" && exit 1; }
-    (cd "$here/app" && mvn -q -B -Dstyle.color=never compile) >>"$log/build.log" 2>&1 \
-        || { tail -20 "$log/build.log" && exit 1; }
-    (cd "$here/checker" && go build -o "$top/checker" .) >>"$log/build.log" 2>&1 \
-        || { tail -20 "$log/build.log" && exit 1; }
-}
-
 # Starts everything, and waits for the first answer of each application.
 start_cluster() {
     make_networks
@@ -148,17 +138,9 @@ run_faults() {
     done
 }
 
-mkdir -p "$top" "$log"
-exec 9>"$top/lock"
-flock -n 9 || { echo "another run is going on in $top" && exit 1; }
-sweep
-rm -rf "$log" "$run"
-mkdir -p "$log" "$run/state" "$run/frozen"
-: >"$log/failures"
+begin
+mkdir -p "$run/state" "$run/frozen"
 : >"$log/events"
-trap 'cleanup' EXIT
-trap 'echo; say "interrupted"; exit 130' INT TERM
-began=$(now)
 build
 [ "$task" != build ] || exit 0
 began=$(now)
