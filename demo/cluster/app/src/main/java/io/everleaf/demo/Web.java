@@ -165,12 +165,14 @@ final class Web {
         }
         StateQueryRequest<String> request = StateQueryRequest.inStore(Command.STORE)
                 .withQuery(KeyQuery.<String, String>withKey(key))
-                .withPartitions(Set.of(owner.partition()))
-                .requireActive();
+                .withPartitions(Set.of(owner.partition()));
         if (asked.containsKey("at")) {
             String[] at = asked.get("at").split(":");
             request = request.withPositionBound(PositionBound.at(Position.emptyPosition()
                     .withComponent(Command.COMMANDS, Integer.parseInt(at[0]), Long.parseLong(at[1]))));
+        } else {
+            // Not in the other case: Streams looks at no position then.
+            request = request.requireActive();
         }
         QueryResult<String> result = query(request).getPartitionResults().get(owner.partition());
         if (result == null) {
