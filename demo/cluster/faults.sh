@@ -60,6 +60,7 @@ fault_full() {
     phase "full disk of an application"
     stop app2
     gone app2 20 || return 1
+    mv "$log/app2.log" "$log/app2-before.log"
     mv "$state" "$state.moved"
     mkdir "$state"
     echo "mount $state" >>"$made"
@@ -78,8 +79,12 @@ fault_full() {
     say "full: stores had $(du -sk "$state" | cut -f1) KiB of 64 MiB"
     cat /dev/zero >"$state/filler" 2>/dev/null
     sleep 15
-    say "room again; application 2 has failed $(field 2 failures) times"
     rm "$state/filler"
+    say "room again; the threads of application 2 have ended $(grep -c '^+.* uncaught' "$log/app2.log") times for want of it"
+    if ! alive app2; then
+        say "application 2 has ended itself, because Streams was in disorder: it starts again"
+        start_app 2
+    fi
     settled 60
     calm_down
 }

@@ -60,11 +60,7 @@ public final class App {
         Topics.make(arguments.text("servers"));
         KafkaStreams streams = new KafkaStreams(topology(arguments), settings(arguments));
         streams.setStateListener((now, before) -> say(before + " -> " + now));
-        streams.setUncaughtExceptionHandler(failure -> {
-            COUNTS.failures.incrementAndGet();
-            say("uncaught: " + failure + (failure.getCause() == null ? "" : ", by " + failure.getCause()));
-            return StreamThreadExceptionResponse.REPLACE_THREAD;
-        });
+        streams.setUncaughtExceptionHandler(App::failed);
         streams.setGlobalStateRestoreListener(new Restores());
         streams.setStandbyUpdateListener(new Standbys());
         Web web = new Web(streams, arguments);
@@ -78,6 +74,29 @@ public final class App {
         }));
         streams.start();
         web.start();
+    }
+
+    /** Another thread goes on; but if Streams itself is in disorder, as after KAFKA-20731, the program ends. */
+    private static StreamThreadExceptionResponse failed(Throwable failure) {
+        COUNTS.failures.incrementAndGet();
+        say("uncaught: " + failure + (failure.getCause() == null ? "" : ", by " + failure.getCause()));
+        for (Throwable cause = failure; cause != null; cause = cause.getCause()) {
+            if (cause instanceof IllegalStateException) {
+                say("ends, because Streams is in disorder");
+                System.out.flush();
+                Runtime.getRuntime().halt(70);
+            }
+        }
+        return StreamThreadExceptionResponse.REPLACE_THREAD;
+    }
+
+    /** Of a processor that was asked to fail. */
+    private static final class AskedToFail extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        AskedToFail() {
+            super("the processor was asked to fail");
+        }
     }
 
     static Properties settings(Arguments arguments) {
@@ -177,7 +196,7 @@ public final class App {
         /** After the write and before the commit: the task ends with a write that nobody has seen. */
         private static void failIfAsked() {
             if (COUNTS.failAfter.get() > 0 && COUNTS.failAfter.decrementAndGet() == 0) {
-                throw new IllegalStateException("the processor was asked to fail");
+                throw new AskedToFail();
             }
         }
     }
