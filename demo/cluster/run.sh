@@ -111,6 +111,11 @@ audit() {
 verdict() {
     "$top/checker" check "$log" | tee "$log/verdict"
     local code=${PIPESTATUS[0]}
+    if [ "$code" -eq 2 ]; then
+        echo "FAILED before there was anything to check:"
+        sed 's/^/  - /' "$log/failures"
+        return 1
+    fi
     [ "$mutant" -ne 0 ] || return "$code"
     if grep -qE '^  - (not linearizable|[0-9]+ acknowledged|[0-9]+ writes|[0-9]+ keys|a store is not)' "$log/verdict"; then
         echo "mutant $mutant: found"
