@@ -1,4 +1,4 @@
-//! The gate and what snapshots see, under loom: the code of `gate.rs` and `versions.rs` itself, in the orders of
+//! The gate and what snapshots see, under loom: the code of `versions.rs` itself, in the orders of
 //! their threads and with the values that loom's memory model lets a load return; and the same with one thing done
 //! wrong, which loom must find.
 //!
@@ -10,8 +10,6 @@
 #[path = "../../everleaf/src/bytes.rs"]
 #[allow(dead_code, reason = "images are made of few of them")]
 mod bytes;
-#[path = "../../everleaf/src/engine/gate.rs"]
-mod gate;
 #[path = "../../everleaf/src/sorted.rs"]
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod sorted;
@@ -50,8 +48,8 @@ mod sync {
         condvar.wait(guard)
     }
 
-    /// As it sleeps at once, all that can come between is seen.
-    pub(crate) const LOOKS: u32 = 0;
+    /// The second look comes before it sleeps: all that can come between is seen.
+    pub(crate) const LOOKS: u32 = 1;
     /// Of a gate: two, so that writers may or may not share one.
     pub(crate) const PARTS: usize = 2;
 
@@ -71,12 +69,11 @@ use bytes::Bytes;
 use everleaf_file::{Budget, Share};
 use everleaf_pmem::{Error, Result};
 use everleaf_tree::blink::{Before, KeepBefore};
-use gate::Gate;
 use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use sync::{Mutex, be_thread, lock};
-use versions::{Cut, ImageKeeper, Images, Versions};
+use versions::{Cut, Gate, ImageKeeper, Images, Versions};
 
 /// Switches from a thread that could go on.
 const PREEMPTIONS: usize = 3;

@@ -40,9 +40,9 @@ use std::time::{Duration, Instant};
 
 use everleaf_pmem::sync::wait_timeout;
 
-use super::gate::Gate;
 use super::locks::{Locks, OWNERS};
 use super::sync::{Mutex, MutexGuard, lock};
+use super::versions::Gate;
 use crate::{Error, Result};
 
 /// A store that writers enter, one operation at a time.

@@ -24,13 +24,13 @@ use everleaf_tree::slots::{Circular, Sentinel, Strings};
 use everleaf_tree::{INDEX_ANCHOR, open_dax, reclaim};
 
 use super::admission::{RightOfWay, Store};
-use super::gate::{Closed, Gate};
 use super::locks::Locks;
 use super::medium::{DbMedium, DbTree};
 use super::named_trees::NamedTrees;
 use super::open_tree::OpenTree;
 use super::open_tree::{Alone, TreeChanges, TreeHandle, apply_alone};
 use super::reclaim::Reclaim;
+use super::versions::{Closed, Gate};
 use super::{forecast, undo};
 use crate::{Error, Options, Result};
 

@@ -13,7 +13,6 @@ use everleaf_tree::{FilePool, INDEX_ANCHOR, after_undo};
 
 use super::admission::{RightOfWay, Store};
 use super::forecast;
-use super::gate::{Closed, Gate, Passed};
 use super::locks::Locks;
 use super::medium::DbTree;
 use super::named_trees::NamedTrees;
@@ -21,6 +20,7 @@ use super::open_tree::OpenTree;
 use super::open_tree::{Alone, Change, TreeChanges, apply_alone};
 use super::reclaim::Reclaim;
 use super::sync::{Mutex, RwLock, RwLockReadGuard, lock, read, write};
+use super::versions::{Closed, Gate, Passed};
 use crate::{Compaction, Error, Options, Result};
 
 /// Where a pool is.

@@ -7,7 +7,6 @@ mod dax;
 mod dropped;
 mod file;
 mod forecast;
-mod gate;
 mod locks;
 mod medium;
 mod named_trees;

@@ -22,13 +22,12 @@ use everleaf_tree::{INDEX_ANCHOR, NamedPages, Shares, TreeReport, after_undo, co
 use super::admission::RightOfWay;
 use super::buffers::Buffers;
 use super::dropped::{DroppedTrees, NAMELESS, nameless_key};
-use super::gate::Gate;
 use super::locks::Locks;
 use super::medium::{DbMedium, DbTree};
 use super::open_tree::OpenTree;
 use super::sync::{Mutex, MutexGuard, lock};
 use super::tree_list::{NAMES, TreeList};
-use super::versions::{Cut, Images, Versions};
+use super::versions::{Cut, Gate, Images, Versions};
 use crate::{Error, Options, Result};
 
 /// So many trees that nobody uses are not worth a look.

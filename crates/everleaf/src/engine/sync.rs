@@ -1,5 +1,5 @@
-//! What the gate, the versions and the store are made of. `loom_versions.rs` of `everleaf-testing` compiles `gate.rs`
-//! and `versions.rs` with another module of this name, of loom's types, and so checks the code that runs.
+//! What the gate, the versions and the store are made of. `loom_versions.rs` of `everleaf-testing` compiles `versions.rs`
+//! with another module of this name, of loom's types, and so checks the code that runs.
 //!
 //! Under a test's scheduler ([`everleaf_pmem::schedule`]) one thread runs at a time. So whoever waits here for another
 //! thread does it by the locks of [`everleaf_pmem::sync`], which report that and try again.
