@@ -7,8 +7,8 @@
 //!
 //! A transaction that is tried again if others are in its way begins without a cut ([`Moment::Leaves`]), so that
 //! nobody has to keep anything for it. Its reads look at the tree as it is, and remember the leaf, by the version of its
-//! latch. Each read after the first one asks whether the leaves of those before are as they were, while no commit and no
-//! batch is half made: then all that was read was so at that moment. If not, the transaction has been overtaken: the
+//! latch. Each read asks then whether all leaves that were read are as they were, while no commit and no batch is half
+//! made: then all that was read was so at that moment, and whatever of a commit it shows has happened before its end. If not, the transaction has been overtaken: the
 //! read fails, as the commit would, and the next attempt has a cut. So has this one from the moment on in which it wants
 //! a range, or one key more than it can remember; all that was read before must be so then.
 //!
@@ -255,14 +255,12 @@ impl Work {
         // It was noted.
         let Ok(at) = state.place(tree.on.id()) else { return Ok(None) };
         let no = state.places[at].1 as u32;
-        let is_first = state.leaves.count == 0;
-        if !is_first && !self.engine.is_whole() {
+        // Also for the first one: who has seen a part of a commit may not end before that does.
+        if !self.engine.is_whole() {
             return Ok(None);
         }
         state.leaves.push(no, leaf);
-        if !is_first {
-            self.expect_leaves(&state)?;
-        }
+        self.expect_leaves(&state)?;
         Ok(Some(value))
     }
 

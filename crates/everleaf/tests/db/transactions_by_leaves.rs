@@ -126,6 +126,38 @@ fn what_may_run_once_only_has_a_cut() {
     assert_eq!(read.expect("it only reads").as_deref(), Some(&far(1)[..]));
 }
 
+/// A writer gives two keys the same number, a higher one each time.
+#[test]
+fn whoever_has_read_a_part_of_a_commit_ends_after_it() {
+    let (db, tree) = pool();
+    let number = |value: Option<everleaf::Bytes>| {
+        u64::from_be_bytes(value.expect("a pair").try_into().expect("eight bytes"))
+    };
+    let write = |i: u64| {
+        let mut batch = db.batch();
+        (0..2).try_for_each(|n| batch.put(&tree, far(n), i.to_be_bytes())).expect("room");
+        batch.commit().expect("room");
+    };
+    write(0);
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let read = |n| number(db.transact(|tx| tx.get(&tree, far(n))).expect("it only reads"));
+            let mut pairs = 0_u64;
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) || pairs == 0 {
+                let (first, second) = if pairs.is_multiple_of(2) { (0, 1) } else { (1, 0) };
+                let before = read(first);
+                let after = read(second);
+                assert!(before <= after, "{before} had been read before {after}");
+                pairs += 1;
+            }
+        });
+        (1..20_000).for_each(write);
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        reader.join().expect("no panic");
+    });
+}
+
 /// Two keys of which the sum stays, in leaves of their own, and readers that find it so whatever they meet.
 #[test]
 fn readers_beside_commits_and_batches_see_all_of_each_or_nothing() {
