@@ -12,8 +12,7 @@ use std::sync::{LockResult, PoisonError, RwLockWriteGuard, TryLockError, TryLock
 pub(crate) use std::thread_local;
 use std::time::Duration;
 
-pub(crate) use schedule::before_read;
-pub use schedule::before_write;
+pub(crate) use schedule::{before_read, before_write};
 use schedule::{pause, scheduled};
 
 /// One turn of a short wait.
@@ -149,13 +148,11 @@ pub fn thread_number() -> usize {
 /// it has set a hook; others pay one relaxed load.
 pub mod schedule {
     #[cfg(feature = "schedule")]
-    pub use hooked::before_write;
-    #[cfg(feature = "schedule")]
     pub use hooked::scheduled;
     #[cfg(feature = "schedule")]
     pub use hooked::{Point, set_hook, set_number};
     #[cfg(feature = "schedule")]
-    pub(crate) use hooked::{before_read, pause};
+    pub(crate) use hooked::{before_read, before_write, pause};
 
     #[cfg(feature = "schedule")]
     mod hooked {
@@ -209,7 +206,7 @@ pub mod schedule {
 
         /// This thread is about to change memory that threads share, to flush or to fence.
         #[inline(always)]
-        pub fn before_write() {
+        pub(crate) fn before_write() {
             if let Some(hook) = hook() {
                 hook(Point::Write);
             }
@@ -232,10 +229,9 @@ pub mod schedule {
     #[inline(always)]
     pub(crate) fn before_read() {}
 
-    /// This thread is about to change memory that threads share, to flush or to fence.
     #[cfg(not(feature = "schedule"))]
     #[inline(always)]
-    pub fn before_write() {}
+    pub(crate) fn before_write() {}
 
     #[cfg(not(feature = "schedule"))]
     #[inline(always)]

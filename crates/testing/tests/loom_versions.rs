@@ -20,15 +20,9 @@ mod versions;
 /// What they are made of here.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-    pub(crate) use loom::sync::{
-        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    };
+    pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub(crate) use loom::thread_local;
     use std::cell::Cell;
-    use std::sync::LockResult;
-
-    /// Loom switches at each access by itself.
-    pub(crate) fn before_write() {}
 
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().expect("no panic")
@@ -40,16 +34,6 @@ mod sync {
         lock.write().expect("no panic")
     }
 
-    pub(crate) fn wait<'m, T>(
-        condvar: &Condvar,
-        _: &'m Mutex<T>,
-        guard: MutexGuard<'m, T>,
-    ) -> LockResult<MutexGuard<'m, T>> {
-        condvar.wait(guard)
-    }
-
-    /// The second look comes before it sleeps: all that can come between is seen.
-    pub(crate) const LOOKS: u32 = 1;
     /// Of a gate: two, so that writers may or may not share one.
     pub(crate) const PARTS: usize = 2;
 

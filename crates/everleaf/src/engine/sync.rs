@@ -5,15 +5,13 @@
 //! thread does it by the locks of [`everleaf_pmem::sync`], which report that and try again.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use std::thread_local;
 
 pub(crate) use everleaf_pmem::sync::{
-    before_write, lock_plain as lock, read_plain as read, wait, write_plain as write,
+    lock_plain as lock, read_plain as read, write_plain as write,
 };
 pub(crate) use everleaf_pmem::thread_number;
 
 /// Parts of a gate.
 pub(crate) const PARTS: usize = 16;
-/// Who closes a gate looks so often at a part before it sleeps: most writers are inside for less than that takes.
-pub(crate) const LOOKS: u32 = 100;

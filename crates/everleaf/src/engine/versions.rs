@@ -30,8 +30,8 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool as StdAtomicBool, AtomicU64 as StdAtomicU64};
-use std::sync::{Arc, PoisonError};
 
 use crossbeam_utils::CachePadded;
 use everleaf_file::{Part, Share, observe};
@@ -40,8 +40,8 @@ use everleaf_pmem::fallible::taken;
 use everleaf_tree::blink::{self, Before, KeepBefore, Was};
 
 use super::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Condvar, LOOKS, Mutex, MutexGuard, Ordering, PARTS, RwLock,
-    RwLockReadGuard, before_write, lock, read, thread_local, thread_number, wait, write,
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PARTS, RwLock, RwLockReadGuard,
+    RwLockWriteGuard, lock, read, thread_local, thread_number, write,
 };
 use crate::sorted::{Sorted, behind};
 use crate::{Bytes, Error, Result};
@@ -974,137 +974,38 @@ impl KeepBefore<[u8], Vec<u8>> for ImageKeeper<'_> {
     }
 }
 
-/// How many writers are inside, in parts.
-type Parts = [CachePadded<AtomicUsize>; PARTS];
-
-/// Many writers pass, or one thread is alone, to make a cut or to validate a transaction.
-///
-/// ```text
-/// pass    count oneself in a part; if the gate is closed, leave again, and wait for the lock of who has closed it
-/// close   lock; say so; wait until nobody is counted in any part
-/// ```
-///
-/// Writers of different parts write no word in common. Who closes the gate looks at each part by a step that writes, so the
-/// part's own order decides: a writer that counts itself after that look finds the gate closed, and one that did so
-/// before is seen.
-pub(crate) struct Gate {
-    parts: Box<Parts>,
-    /// Somebody is alone, or waits for the last ones to leave.
-    is_closed: CachePadded<AtomicBool>,
-    /// Held by who has closed the gate.
-    closing: Mutex<()>,
-    /// For the last ones of a part to tell that they have left.
-    left: (Mutex<()>, Condvar),
-}
+/// In parts, so that writers of different parts share no word.
+pub(crate) struct Gate(Box<[CachePadded<RwLock<()>>; PARTS]>);
 
 /// A writer has passed: nobody is alone until this is dropped.
-pub(crate) struct Passed<'g> {
-    gate: &'g Gate,
-    part: &'g AtomicUsize,
-    _inside: InsideGate,
-}
+pub(crate) struct Passed<'g>(
+    #[expect(dead_code, reason = "held")] RwLockReadGuard<'g, ()>,
+    InsideGate,
+);
 
 /// Everybody is out, and stays out until this is dropped.
-pub(crate) struct Closed<'g> {
-    gate: &'g Gate,
-    _closing: MutexGuard<'g, ()>,
-    _inside: InsideGate,
-}
+pub(crate) struct Closed<'g>(
+    #[expect(dead_code, reason = "held")] [RwLockWriteGuard<'g, ()>; PARTS],
+    InsideGate,
+);
 
 impl Gate {
     pub fn new() -> Self {
-        Self {
-            parts: Box::new(std::array::from_fn(|_| CachePadded::new(AtomicUsize::new(0)))),
-            is_closed: CachePadded::new(AtomicBool::new(false)),
-            closing: Mutex::new(()),
-            left: (Mutex::new(()), Condvar::new()),
-        }
+        Self(Box::new(std::array::from_fn(|_| CachePadded::default())))
     }
 
     /// Waits while the gate is closed. A thread that passes or closes a second time could wait for
     /// itself for ever; debug builds refuse that.
-    #[inline]
     pub fn pass(&self) -> Passed<'_> {
-        let _inside = InsideGate::enter();
-        let part = &*self.parts[thread_number() % PARTS];
-        before_write();
-        part.fetch_add(1, Ordering::AcqRel);
-        if self.is_closed.load(Ordering::Acquire) {
-            self.wait_to_pass(part);
-        }
-        Passed { gate: self, part, _inside }
-    }
-
-    #[cold]
-    fn wait_to_pass(&self, part: &AtomicUsize) {
-        self.leave(part);
-        // Nobody closes the gate while this has the lock.
-        let _open = lock(&self.closing);
-        part.fetch_add(1, Ordering::AcqRel);
-    }
-
-    #[inline]
-    fn leave(&self, part: &AtomicUsize) {
-        before_write();
-        part.fetch_sub(1, Ordering::AcqRel);
-        if self.is_closed.load(Ordering::Acquire) {
-            self.tell_closer();
-        }
-    }
-
-    #[cold]
-    fn tell_closer(&self) {
-        // Under the lock: who closes the gate looks at the part again, or sleeps already.
-        drop(lock(&self.left.0));
-        self.left.1.notify_all();
+        let inside = InsideGate::enter();
+        let mine = thread_number() % self.0.len();
+        Passed(read(&self.0[mine]), inside)
     }
 
     /// Waits until everybody is out, and keeps them out.
     pub fn close(&self) -> Closed<'_> {
-        let _inside = InsideGate::enter();
-        let closed = Closed { gate: self, _closing: lock(&self.closing), _inside };
-        self.is_closed.store(true, Ordering::Release);
-        for part in self.parts.iter() {
-            if !is_empty(part) {
-                self.await_empty(part);
-            }
-        }
-        closed
-    }
-
-    #[cold]
-    fn await_empty(&self, part: &AtomicUsize) {
-        for _ in 0..LOOKS {
-            if is_empty(part) {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        let mut left = lock(&self.left.0);
-        while !is_empty(part) {
-            left = wait(&self.left.1, &self.left.0, left).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-/// Whether nobody is inside, as the last one to write to the part knows.
-#[inline]
-fn is_empty(part: &AtomicUsize) -> bool {
-    before_write();
-    part.fetch_add(0, Ordering::AcqRel) == 0
-}
-
-impl Drop for Passed<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.gate.leave(self.part);
-    }
-}
-
-impl Drop for Closed<'_> {
-    fn drop(&mut self) {
-        // Before the lock is free.
-        self.gate.is_closed.store(false, Ordering::Release);
+        let inside = InsideGate::enter();
+        Closed(self.0.each_ref().map(|part| write(part)), inside)
     }
 }
 
