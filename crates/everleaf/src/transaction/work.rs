@@ -5,7 +5,7 @@
 //!
 //! # Reads without a cut
 //!
-//! A transaction that is tried again if others are in its way begins without a cut ([`Moment::Leaves`]), so that
+//! A transaction that is tried again if others are in its way begins without a cut, so that
 //! nobody has to keep anything for it. Its reads look at the tree as it is, and remember the leaf, by the version of its
 //! latch. Each read asks then whether all leaves that were read are as they were, while no commit and no batch is half
 //! made: then all that was read was so at that moment, and whatever of a commit it shows has happened before its end. If not, the transaction has been overtaken: the
