@@ -50,13 +50,13 @@ public final class EverleafStores {
      */
     public static WindowBytesStoreSupplier persistentWindowStore(
             String name, Duration retention, Duration size, boolean retainDuplicates) {
-        return new PlainWindows(name, Layout.Format.PLAIN, retention, size, retainDuplicates);
+        return new Windows(name, Layout.Format.PLAIN, retention, size, retainDuplicates);
     }
 
     /** A store of windows whose values have timestamps, such as an aggregate of the DSL has. */
     public static WindowBytesStoreSupplier persistentTimestampedWindowStore(
             String name, Duration retention, Duration size, boolean retainDuplicates) {
-        return new PlainWindows(name, Layout.Format.TIMESTAMPED, retention, size, retainDuplicates);
+        return new Windows(name, Layout.Format.TIMESTAMPED, retention, size, retainDuplicates);
     }
 
     /** A store of windows whose values have timestamps and headers. */
@@ -127,7 +127,7 @@ public final class EverleafStores {
     }
 
     /** Window stores, and all that they need to know. */
-    abstract static class Windows implements WindowBytesStoreSupplier {
+    static class Windows implements WindowBytesStoreSupplier {
         private final String name;
         private final Layout.Format format;
         private final long retention;
@@ -188,12 +188,6 @@ public final class EverleafStores {
         @Override
         public long retentionPeriod() {
             return retention;
-        }
-    }
-
-    private static final class PlainWindows extends Windows {
-        PlainWindows(String name, Layout.Format format, Duration retention, Duration size, boolean retainDuplicates) {
-            super(name, format, retention, size, retainDuplicates);
         }
     }
 
