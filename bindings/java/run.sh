@@ -5,6 +5,11 @@
 #   run.sh build           the native library and the jars, without tests
 #   run.sh kill [ROUNDS]   kill -9 of a program, and of a store of Kafka Streams, 100 times each unless it says
 #                          otherwise
+#   run.sh bench [PAIRS [ROUNDS]]
+#                          the stores of Kafka Streams beside those of RocksDB, 500,000 pairs and 5 rounds unless it says
+#                          otherwise
+#   run.sh many [STORES [ROUNDS]]
+#                          so many stores in one virtual machine, 300 and 3 rounds unless it says otherwise
 #
 # PROFILE is the profile of Cargo: `release` unless it says `quick`. Ends with 77, and says what is missing, if there is no
 # JDK 17 or later, or no Maven.
@@ -61,6 +66,10 @@ kill)
     natives
     rounds=${1:-100}
     mvn -q -B -Dstyle.color=never verify -Dtest=KillTest,StoreKillTest -Dsurefire.failIfNoSpecifiedTests=false -Deverleaf.kill.rounds="$rounds"
+    ;;
+bench | many)
+    natives
+    mvn -q -B -Dstyle.color=never -P"$task" -pl everleaf-kafka-bench -am -Deverleaf.bench.arguments="$*" verify
     ;;
 *)
     sed -n '2,/^set/{/^#/s/^# \{0,1\}//p;}' "$0"
