@@ -17,11 +17,17 @@ import org.apache.kafka.streams.state.WindowStore;
  * <p>Each store has a pool of its own in the folder of its task. Its data, the changelog's offset and its position are one epoch,
  * which ends with the commit of the task and never before: after a crash the store is exactly as some commit has left it.
  *
- * <p>The setting {@value #MEMORY_CONFIG} of the application says how many bytes of memory each store may take.
+ * <p>All stores of the virtual machine share memory outside of the heap: by default that of all pools of the process, a quarter of
+ * what it may use. The setting {@value #MEMORY_CONFIG} of the application says another number of bytes.
  */
 public final class EverleafStores {
-    /** The setting for the most bytes of memory of a store, outside of the heap. Default: 64 MiB. */
-    public static final String MEMORY_CONFIG = "everleaf.store.memory.bytes";
+    /**
+     * The setting for the most bytes of memory of all stores together, outside of the heap. Applications of one virtual machine that
+     * say the same number share it.
+     */
+    public static final String MEMORY_CONFIG = "everleaf.memory.bytes";
+    /** The setting for the most bytes of memory of each store by itself, in place of what it shares. */
+    public static final String STORE_MEMORY_CONFIG = "everleaf.store.memory.bytes";
 
     /** Segments are half as long as the retention, and not shorter than this. */
     private static final long SEGMENT_LEAST = 60_000;

@@ -33,7 +33,6 @@ final class StorePool implements Moment {
     private static final byte[] OFFSETS = {'o'};
     private static final String DATA = "data";
     private static final String SEGMENT = "segment-";
-    private static final long MEMORY = 64L << 20;
 
     /** What the last commit has left, for who reads nothing else. */
     record Committed(NavigableMap<Long, SnapshotTree> trees, Position position, long time) implements Moment {
@@ -99,7 +98,8 @@ final class StorePool implements Moment {
         if (!folder.isDirectory() && !folder.mkdirs()) {
             throw new ProcessorStateException("cannot make the folder " + folder + " of store " + name);
         }
-        Options options = new Options().manualEpochs(true).memory(memory(context));
+        Options options = new Options().manualEpochs(true);
+        StoreMemory.set(options, context.appConfigs());
         Db db = Db.open(new File(folder, "pool.ever").toPath(), options);
         try {
             return new StorePool(name, db, layout);
@@ -107,11 +107,6 @@ final class StorePool implements Moment {
             db.abandon();
             throw failure;
         }
-    }
-
-    private static long memory(StateStoreContext context) {
-        Object given = context.appConfigs().get(EverleafStores.MEMORY_CONFIG);
-        return given == null ? MEMORY : Long.parseLong(given.toString());
     }
 
     private static byte[] number(long number) {

@@ -57,7 +57,7 @@ class MetricsTest {
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, EverleafDslStoreSuppliers.class);
-        settings.put(EverleafStores.MEMORY_CONFIG, MEMORY);
+        settings.put(EverleafStores.STORE_MEMORY_CONFIG, MEMORY);
         settings.put(StreamsConfig.METRICS_RECORDING_LEVEL_CONFIG, level);
         return new TopologyTestDriver(builder.build(), settings);
     }
@@ -145,7 +145,7 @@ class MetricsTest {
         Registry registry = new Registry(new Metrics(new MetricConfig().recordLevel(level)));
         Context context = new Context(folder);
         context.metrics = registry;
-        context.configs.put(EverleafStores.MEMORY_CONFIG, MEMORY);
+        context.configs.put(EverleafStores.STORE_MEMORY_CONFIG, MEMORY);
         EverleafKeyValueStore store = new EverleafKeyValueStore("s");
         store.init(context, store);
         for (int n = 0; n < 60_000; n++) {

@@ -180,7 +180,7 @@ class StoreTest {
     @Test
     void anEpochMayBeLargerThanMemory() {
         store.close();
-        context.configs.put(EverleafStores.MEMORY_CONFIG, "" + (8 << 20));
+        context.configs.put(EverleafStores.STORE_MEMORY_CONFIG, "" + (8 << 20));
         open();
         for (int n = 0; n < 30_000; n++) {
             store.put(k("key " + n), new byte[1_000]);

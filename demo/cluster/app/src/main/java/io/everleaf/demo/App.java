@@ -120,7 +120,7 @@ public final class App {
                 "poll.ms", "10",
                 // A query never sees what a transaction has written that may still be taken back.
                 "default.interactive.query.isolation.level", "read_committed",
-                EverleafStores.MEMORY_CONFIG, String.valueOf(8 << 20)));
+                EverleafStores.STORE_MEMORY_CONFIG, String.valueOf(8 << 20)));
         // A fault shall show within seconds: the defaults are those of a network that spans towns.
         settings.putAll(Map.of(
                 "consumer.session.timeout.ms", "6000",
