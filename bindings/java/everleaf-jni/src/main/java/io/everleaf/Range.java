@@ -75,6 +75,21 @@ public final class Range {
         return new Range(from, to, flags | KEYS_ONLY);
     }
 
+    /** The bound below, or null. */
+    public byte[] fromKey() {
+        return from == null ? null : from.clone();
+    }
+
+    /** The bound above, or null. */
+    public byte[] toKey() {
+        return to == null ? null : to.clone();
+    }
+
+    /** Whether it goes from the largest key to the smallest one. */
+    public boolean isReversed() {
+        return (flags & REVERSE) != 0;
+    }
+
     byte[] from() {
         return from;
     }

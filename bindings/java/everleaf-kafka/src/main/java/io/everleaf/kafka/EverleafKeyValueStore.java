@@ -56,17 +56,20 @@ class EverleafKeyValueStore extends EverleafStore implements KeyValueStore<Bytes
 
     private void set(byte[] key, byte[] value) {
         pool.touch();
-        if (value == null) {
-            data.delete(key);
-        } else {
-            data.put(key, value);
-        }
+        DamagedException.at(data, key, () -> {
+            if (value == null) {
+                data.delete(key);
+            } else {
+                data.put(key, value);
+            }
+            return null;
+        });
     }
 
     @Override
     public void put(Bytes key, byte[] value) {
         Objects.requireNonNull(key, "key cannot be null");
-        run("putting a key into", () -> {
+        write("putting a key into", () -> {
             set(key.get(), value);
             updatePosition();
             return null;
@@ -76,8 +79,8 @@ class EverleafKeyValueStore extends EverleafStore implements KeyValueStore<Bytes
     @Override
     public byte[] putIfAbsent(Bytes key, byte[] value) {
         Objects.requireNonNull(key, "key cannot be null");
-        return run("putting a key into", () -> {
-            byte[] old = data.get(key.get());
+        return write("putting a key into", () -> {
+            byte[] old = DamagedException.at(data, key.get(), () -> data.get(key.get()));
             if (old == null) {
                 set(key.get(), value);
                 updatePosition();
@@ -97,9 +100,9 @@ class EverleafKeyValueStore extends EverleafStore implements KeyValueStore<Bytes
     @Override
     public byte[] delete(Bytes key) {
         Objects.requireNonNull(key, "key cannot be null");
-        return run("deleting a key from", () -> {
+        return write("deleting a key from", () -> {
             pool.touch();
-            byte[] old = data.take(key.get());
+            byte[] old = DamagedException.at(data, key.get(), () -> data.take(key.get()));
             updatePosition();
             return old;
         });
@@ -108,7 +111,7 @@ class EverleafKeyValueStore extends EverleafStore implements KeyValueStore<Bytes
     @Override
     public byte[] get(Bytes key) {
         Objects.requireNonNull(key, "key cannot be null");
-        return run("getting a key from", () -> data.get(key.get()));
+        return run("getting a key from", () -> DamagedException.at(data, key.get(), () -> data.get(key.get())));
     }
 
     @Override

@@ -55,7 +55,7 @@ class EverleafSessionStore extends SegmentedStore implements SessionStore<Bytes,
     @Override
     public void put(Windowed<Bytes> session, byte[] value) {
         Objects.requireNonNull(session, "sessionKey cannot be null");
-        run("putting a session into", () -> {
+        write("putting a session into", () -> {
             long end = session.window().end();
             set(end, SegmentKey.session(session.key().get(), end, session.window().start()), value);
             updatePosition();

@@ -1,6 +1,7 @@
 package io.everleaf.kafka;
 
 import io.everleaf.ClosedException;
+import io.everleaf.CorruptException;
 import io.everleaf.EverleafException;
 import java.util.ArrayList;
 import java.util.Map;
@@ -13,6 +14,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.errors.ProcessorStateException;
+import org.apache.kafka.streams.errors.TaskCorruptedException;
 import org.apache.kafka.streams.processor.BatchingStateRestoreCallback;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
@@ -46,6 +48,13 @@ abstract class EverleafStore implements StateStore {
     private volatile boolean isOpen;
     private StoreMetrics metrics;
     private boolean isTransactional;
+    /** A changelog has all that the store has. */
+    boolean isLogged;
+    /** The thread that has written last: that of the task. */
+    private volatile Thread writer;
+    /** The first damage that anybody has met since the open, or null. */
+    private volatile ProcessorStateException damage;
+
     StateStoreContext context;
 
     EverleafStore(String name, Layout layout) {
@@ -84,8 +93,11 @@ abstract class EverleafStore implements StateStore {
     public void init(StateStoreContext context, StateStore root) {
         this.context = context;
         isTransactional = Boolean.parseBoolean(String.valueOf(context.appConfigs().get(TRANSACTIONAL)));
+        isLogged = Internals.isLogged(context, name);
+        damage = null;
+        writer = null;
         try {
-            pool = open(StorePool.open(name, context, layout));
+            pool = openSound();
         } catch (EverleafException failure) {
             throw new ProcessorStateException("Error opening store " + name + " in " + context.stateDir(), failure);
         }
@@ -96,6 +108,19 @@ abstract class EverleafStore implements StateStore {
             restore(records);
             return null;
         }));
+    }
+
+    /** Opens the pool, or a new one if it is damaged and the changelog has all of it. */
+    private StorePool openSound() {
+        try {
+            return open(StorePool.open(name, context, layout));
+        } catch (CorruptException corruption) {
+            if (!isLogged) {
+                throw corruption;
+            }
+            StorePool.setAside(name, context, corruption.getMessage());
+            return open(StorePool.open(name, context, layout));
+        }
     }
 
     /** Reads what the last commit has left; closes the pool if that fails. */
@@ -119,8 +144,13 @@ abstract class EverleafStore implements StateStore {
     /** Does something, and has its exceptions be those that Streams knows. */
     final <T> T run(String what, Supplier<T> body) {
         expectOpen();
+        expectSound();
         try {
             return body.get();
+        } catch (DamagedException met) {
+            throw damaged(what, met);
+        } catch (CorruptException corruption) {
+            throw damaged(what, corruption, "");
         } catch (ClosedException closed) {
             // By another thread, in between.
             expectOpen();
@@ -128,6 +158,46 @@ abstract class EverleafStore implements StateStore {
         } catch (EverleafException failure) {
             throw new ProcessorStateException("Error while " + what + " store " + name, failure);
         }
+    }
+
+    /** The same, in the thread of the task. */
+    final <T> T write(String what, Supplier<T> body) {
+        if (writer != Thread.currentThread()) {
+            writer = Thread.currentThread();
+        }
+        return run(what, body);
+    }
+
+    /** The task is built anew as soon as its thread comes here, also if a query has met the damage. */
+    private void expectSound() {
+        ProcessorStateException known = damage;
+        if (known != null && mayRebuild()) {
+            throw rebuild(known);
+        }
+    }
+
+    private boolean mayRebuild() {
+        return isLogged && (Thread.currentThread() == writer || Internals.isOfTasks(Thread.currentThread()));
+    }
+
+    /** Streams closes the task then, and restores it from the changelog. */
+    private TaskCorruptedException rebuild(ProcessorStateException known) {
+        return new TaskCorruptedException(Set.of(context.taskId()), known);
+    }
+
+    /** An operation has met damage: says which keys cannot be read, and has the task be built anew. */
+    final RuntimeException damaged(String what, DamagedException met) {
+        return damaged(what, met.corruption(), met.range());
+    }
+
+    private RuntimeException damaged(String what, CorruptException corruption, String range) {
+        String told = "Error while " + what + " store " + name + ": its file " + pool.file() + " is damaged" + range;
+        // Streams takes it for a format.
+        ProcessorStateException met = new ProcessorStateException(told.replace("%", "%%"), corruption);
+        if (damage == null) {
+            damage = met;
+        }
+        return mayRebuild() ? rebuild(met) : met;
     }
 
     private void expectOpen() {
@@ -164,7 +234,7 @@ abstract class EverleafStore implements StateStore {
     public void commit(Map<TopicPartition, Long> offsets) {
         Position now = positionNow();
         long begun = System.nanoTime();
-        run("committing", () -> {
+        write("committing", () -> {
             pool.commit(offsets, now);
             metrics.committed(System.nanoTime() - begun);
             return null;
@@ -188,6 +258,9 @@ abstract class EverleafStore implements StateStore {
         }
         try {
             pool.close();
+            if (damage != null && isLogged) {
+                StorePool.setAside(name, context, damage.getMessage());
+            }
         } catch (EverleafException failure) {
             throw new ProcessorStateException("Error while closing store " + name, failure);
         } finally {

@@ -99,7 +99,7 @@ class EverleafWindowStore extends SegmentedStore implements WindowStore<Bytes, b
     @Override
     public void put(Bytes key, byte[] value, long start) {
         Objects.requireNonNull(key, "key cannot be null");
-        run("putting a window into", () -> {
+        write("putting a window into", () -> {
             if (value != null || !retainsDuplicates) {
                 if (retainsDuplicates) {
                     number = (number + 1) & Integer.MAX_VALUE;

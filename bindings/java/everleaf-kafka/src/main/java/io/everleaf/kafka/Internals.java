@@ -8,6 +8,8 @@ import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.kstream.internals.TimeWindow;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
+import org.apache.kafka.streams.processor.internals.InternalProcessorContext;
+import org.apache.kafka.streams.processor.internals.StreamThread;
 import org.apache.kafka.streams.processor.internals.metrics.StreamsMetricsImpl;
 import org.apache.kafka.streams.processor.internals.metrics.TaskMetrics;
 import org.apache.kafka.streams.query.Position;
@@ -35,6 +37,16 @@ final class Internals {
         } catch (NoSuchMethodException before44) {
             return false;
         }
+    }
+
+    /** Whether a changelog has what a store has. */
+    static boolean isLogged(StateStoreContext context, String store) {
+        return !(context instanceof InternalProcessorContext<?, ?> internal) || internal.changelogFor(store) != null;
+    }
+
+    /** Whether a thread does the work of tasks, and not that of queries. */
+    static boolean isOfTasks(Thread thread) {
+        return thread instanceof StreamThread;
     }
 
     static byte[] serialize(Position position) {

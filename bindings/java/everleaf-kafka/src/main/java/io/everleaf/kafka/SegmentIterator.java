@@ -2,7 +2,6 @@ package io.everleaf.kafka;
 
 import io.everleaf.EverleafException;
 import io.everleaf.NoTreeException;
-import io.everleaf.Scan;
 import java.util.List;
 import java.util.NoSuchElementException;
 import java.util.function.Function;
@@ -17,7 +16,7 @@ import org.apache.kafka.streams.state.WindowStoreIterator;
  */
 class SegmentIterator<K> implements org.apache.kafka.streams.state.KeyValueIterator<K, byte[]> {
     private final EverleafStore store;
-    private final List<Scan> scans;
+    private final List<Walk> walks;
     /** Makes a key of what a tree has, or null to pass it over. */
     private final Function<byte[], K> keys;
 
@@ -25,16 +24,16 @@ class SegmentIterator<K> implements org.apache.kafka.streams.state.KeyValueItera
     private KeyValue<K, byte[]> ahead;
     private volatile boolean isClosed;
 
-    SegmentIterator(EverleafStore store, List<Scan> scans, Function<byte[], K> keys) {
+    SegmentIterator(EverleafStore store, List<Walk> walks, Function<byte[], K> keys) {
         this.store = store;
-        this.scans = scans;
+        this.walks = walks;
         this.keys = keys;
     }
 
     /** An iterator over the windows of one key. */
     static final class OfWindow extends SegmentIterator<Long> implements WindowStoreIterator<byte[]> {
-        OfWindow(EverleafStore store, List<Scan> scans, Function<byte[], Long> keys) {
-            super(store, scans, keys);
+        OfWindow(EverleafStore store, List<Walk> walks, Function<byte[], Long> keys) {
+            super(store, walks, keys);
         }
     }
 
@@ -43,17 +42,19 @@ class SegmentIterator<K> implements org.apache.kafka.streams.state.KeyValueItera
         if (isClosed) {
             return false;
         }
-        while (ahead == null && at < scans.size()) {
-            Scan scan = scans.get(at);
+        while (ahead == null && at < walks.size()) {
+            Walk walk = walks.get(at);
             try {
-                if (scan.next()) {
-                    K key = keys.apply(scan.key());
-                    ahead = key == null ? null : KeyValue.pair(key, scan.value());
+                if (walk.next()) {
+                    K key = keys.apply(walk.key());
+                    ahead = key == null ? null : KeyValue.pair(key, walk.value());
                 } else {
                     at++;
                 }
             } catch (NoTreeException expired) {
                 at++;
+            } catch (DamagedException damage) {
+                throw store.damaged("iterating over", damage);
             } catch (EverleafException | IllegalStateException failure) {
                 if (isClosed) {
                     return false;
@@ -90,6 +91,6 @@ class SegmentIterator<K> implements org.apache.kafka.streams.state.KeyValueItera
     public void close() {
         isClosed = true;
         store.forget(this);
-        scans.forEach(Scan::close);
+        walks.forEach(Walk::close);
     }
 }

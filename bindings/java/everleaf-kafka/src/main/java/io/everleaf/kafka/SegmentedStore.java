@@ -4,7 +4,6 @@ import io.everleaf.ClosedException;
 import io.everleaf.NoTreeException;
 import io.everleaf.Range;
 import io.everleaf.ReadTree;
-import io.everleaf.Scan;
 import io.everleaf.Tree;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -68,12 +67,19 @@ abstract class SegmentedStore extends EverleafStore {
     private void write(long time, byte[] key, byte[] value) {
         long segment = Math.floorDiv(time, pool.interval());
         if (value != null) {
-            pool.segment(segment).put(key, value);
+            Tree tree = pool.segment(segment);
+            DamagedException.at(tree, key, () -> {
+                tree.put(key, value);
+                return null;
+            });
             return;
         }
         Tree tree = pool.existing(segment);
         if (tree != null) {
-            tree.delete(key);
+            DamagedException.at(tree, key, () -> {
+                tree.delete(key);
+                return null;
+            });
         }
     }
 
@@ -105,7 +111,7 @@ abstract class SegmentedStore extends EverleafStore {
         }
         ReadTree tree = moment.trees().get(Math.floorDiv(time, pool.interval()));
         try {
-            return tree == null ? null : tree.get(key);
+            return tree == null ? null : DamagedException.at(tree, key, () -> tree.get(key));
         } catch (NoTreeException expired) {
             return null;
         } catch (ClosedException closed) {
@@ -115,10 +121,10 @@ abstract class SegmentedStore extends EverleafStore {
     }
 
     /** Walks over one range in all segments from one time to another. */
-    final List<Scan> scans(Moment moment, long from, long to, Range range, boolean forward) {
-        List<Scan> scans = new ArrayList<>();
+    final List<Walk> walks(Moment moment, long from, long to, Range range, boolean forward) {
+        List<Walk> walks = new ArrayList<>();
         if (from > to) {
-            return scans;
+            return walks;
         }
         NavigableMap<Long, ? extends ReadTree> part = moment.trees()
                 .subMap(Math.floorDiv(from, pool.interval()), true, Math.floorDiv(to, pool.interval()), true);
@@ -126,18 +132,18 @@ abstract class SegmentedStore extends EverleafStore {
         Range directed = forward ? range : range.reversed();
         try {
             for (ReadTree tree : trees) {
-                scan(moment, tree, directed, scans);
+                walk(moment, tree, directed, walks);
             }
         } catch (RuntimeException failure) {
-            scans.forEach(Scan::close);
+            walks.forEach(Walk::close);
             throw failure;
         }
-        return scans;
+        return walks;
     }
 
-    private void scan(Moment moment, ReadTree tree, Range range, List<Scan> scans) {
+    private void walk(Moment moment, ReadTree tree, Range range, List<Walk> walks) {
         try {
-            scans.add(tree.scan(range));
+            walks.add(new Walk(tree, range));
         } catch (NoTreeException expired) {
             // It was dropped by the thread that writes, after it was found here.
         } catch (ClosedException closed) {

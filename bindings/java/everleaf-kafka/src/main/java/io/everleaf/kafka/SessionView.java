@@ -1,7 +1,6 @@
 package io.everleaf.kafka;
 
 import io.everleaf.Range;
-import io.everleaf.Scan;
 import java.time.Instant;
 import java.util.List;
 import java.util.Objects;
@@ -33,9 +32,9 @@ abstract class SessionView implements ReadOnlySessionStore<Bytes, byte[]> {
             Range range = Range.all();
             range = least == null ? range : range.from(SegmentKey.session(least.get(), first, Long.MIN_VALUE));
             range = most == null ? range : range.upTo(SegmentKey.session(most.get(), Long.MAX_VALUE, Long.MAX_VALUE));
-            List<Scan> scans = store.scans(moment, first, Long.MAX_VALUE, range, forward);
+            List<Walk> walks = store.walks(moment, first, Long.MAX_VALUE, range, forward);
             return new SegmentIterator<>(
-                    store, scans, raw -> EverleafSessionStore.sessionOf(raw, first, Long.MAX_VALUE, latestStart));
+                    store, walks, raw -> EverleafSessionStore.sessionOf(raw, first, Long.MAX_VALUE, latestStart));
         }));
     }
 
@@ -45,9 +44,9 @@ abstract class SessionView implements ReadOnlySessionStore<Bytes, byte[]> {
      */
     KeyValueIterator<Windowed<Bytes>, byte[]> endingBetween(long earliestEnd, long latestEnd) {
         return store.keep(read("iterating over", moment -> {
-            List<Scan> scans = store.scans(moment, earliestEnd, latestEnd, Range.all(), true);
+            List<Walk> walks = store.walks(moment, earliestEnd, latestEnd, Range.all(), true);
             return new SegmentIterator<>(
-                    store, scans, raw -> EverleafSessionStore.sessionOf(raw, earliestEnd, latestEnd, Long.MAX_VALUE));
+                    store, walks, raw -> EverleafSessionStore.sessionOf(raw, earliestEnd, latestEnd, Long.MAX_VALUE));
         }));
     }
 

@@ -1,7 +1,6 @@
 package io.everleaf.kafka;
 
 import io.everleaf.EverleafException;
-import io.everleaf.Scan;
 import java.util.NoSuchElementException;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
@@ -12,25 +11,27 @@ import org.apache.kafka.streams.state.KeyValueIterator;
 /** An iterator of a store. It is closed with the store; then it says so. */
 final class StoreIterator implements KeyValueIterator<Bytes, byte[]> {
     private final EverleafStore store;
-    private final Scan scan;
+    private final Walk walk;
     private KeyValue<Bytes, byte[]> ahead;
 
-    StoreIterator(EverleafStore store, Scan scan) {
+    StoreIterator(EverleafStore store, Walk walk) {
         this.store = store;
-        this.scan = scan;
+        this.walk = walk;
     }
 
     @Override
     public boolean hasNext() {
-        if (scan.isClosed()) {
+        if (walk.isClosed()) {
             throw new InvalidStateStoreException("Iterator of store " + store.name + " has closed");
         }
         try {
-            if (ahead == null && scan.next()) {
-                ahead = KeyValue.pair(Bytes.wrap(scan.key()), scan.value());
+            if (ahead == null && walk.next()) {
+                ahead = KeyValue.pair(Bytes.wrap(walk.key()), walk.value());
             }
+        } catch (DamagedException damage) {
+            throw store.damaged("iterating over", damage);
         } catch (EverleafException failure) {
-            if (scan.isClosed()) {
+            if (walk.isClosed()) {
                 throw new InvalidStateStoreException("Iterator of store " + store.name + " has closed", failure);
             }
             throw new ProcessorStateException("Error while iterating over store " + store.name, failure);
@@ -59,6 +60,6 @@ final class StoreIterator implements KeyValueIterator<Bytes, byte[]> {
     @Override
     public void close() {
         store.forget(this);
-        scan.close();
+        walk.close();
     }
 }

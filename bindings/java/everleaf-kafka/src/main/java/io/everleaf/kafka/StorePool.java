@@ -8,8 +8,12 @@ import io.everleaf.Snapshot;
 import io.everleaf.SnapshotTree;
 import io.everleaf.Tree;
 import java.io.File;
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.NavigableMap;
@@ -19,6 +23,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.streams.errors.ProcessorStateException;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.query.Position;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * The pool of one store: trees with data, and the tree {@code meta} with the offsets, the position and the layout of all this. A
@@ -26,11 +32,15 @@ import org.apache.kafka.streams.query.Position;
  * and nowhere else; until then trees that were made or dropped come back with all else.
  */
 final class StorePool implements Moment {
+    private static final Logger LOG = LoggerFactory.getLogger(EverleafStores.class);
+
     private static final byte[] LAYOUT_KEY = {'v'};
     private static final byte[] INTERVAL_KEY = {'i'};
     private static final byte[] TIME_KEY = {'t'};
     private static final byte[] POSITION_KEY = {'p'};
     private static final byte[] OFFSETS = {'o'};
+    private static final String FILE = "pool.ever";
+    private static final String DAMAGED = "damaged.ever";
     private static final String DATA = "data";
     private static final String SEGMENT = "segment-";
 
@@ -92,21 +102,43 @@ final class StorePool implements Moment {
         return ByteBuffer.wrap(meta.get(INTERVAL_KEY)).getLong();
     }
 
+    private static File folder(String name, StateStoreContext context) {
+        return new File(new File(context.stateDir(), "everleaf"), name);
+    }
+
     /** Opens the pool of a store in the folder of its task. */
     static StorePool open(String name, StateStoreContext context, Layout layout) {
-        File folder = new File(new File(context.stateDir(), "everleaf"), name);
+        File folder = folder(name, context);
         if (!folder.isDirectory() && !folder.mkdirs()) {
             throw new ProcessorStateException("cannot make the folder " + folder + " of store " + name);
         }
         Options options = new Options().manualEpochs(true);
         StoreMemory.set(options, context.appConfigs());
-        Db db = Db.open(new File(folder, "pool.ever").toPath(), options);
+        Db db = Db.open(new File(folder, FILE).toPath(), options);
         try {
             return new StorePool(name, db, layout);
         } catch (RuntimeException failure) {
             db.abandon();
             throw failure;
         }
+    }
+
+    /** Gives a damaged pool another name, in the place of one that was there before: the next open makes a new pool. */
+    static void setAside(String name, StateStoreContext context, String damage) {
+        Path folder = folder(name, context).toPath();
+        Path aside = folder.resolve(DAMAGED);
+        try {
+            Files.move(folder.resolve(FILE), aside, StandardCopyOption.REPLACE_EXISTING);
+        } catch (IOException failure) {
+            throw new ProcessorStateException(
+                    "cannot rename the damaged file " + folder.resolve(FILE) + " of store " + name, failure);
+        }
+        LOG.error("Store {} is restored from its changelog, and its damaged file is now {}: {}", name, aside, damage);
+    }
+
+    /** The file that has all of it. */
+    Path file() {
+        return db.path();
     }
 
     private static byte[] number(long number) {

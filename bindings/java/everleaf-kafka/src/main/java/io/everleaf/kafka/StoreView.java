@@ -28,13 +28,13 @@ abstract class StoreView implements ReadOnlyKeyValueStore<Bytes, byte[]> {
 
     /** An iterator that is closed with the store. */
     private KeyValueIterator<Bytes, byte[]> iterate(Range range) {
-        return store.keep(new StoreIterator(store, read("iterating over", tree -> tree.scan(range))));
+        return store.keep(new StoreIterator(store, read("iterating over", tree -> new Walk(tree, range))));
     }
 
     @Override
     public byte[] get(Bytes key) {
         Objects.requireNonNull(key, "key cannot be null");
-        return read("getting a key from", tree -> tree.get(key.get()));
+        return read("getting a key from", tree -> DamagedException.at(tree, key.get(), () -> tree.get(key.get())));
     }
 
     @Override

@@ -1,7 +1,6 @@
 package io.everleaf.kafka;
 
 import io.everleaf.Range;
-import io.everleaf.Scan;
 import java.time.Instant;
 import java.util.List;
 import java.util.Objects;
@@ -35,8 +34,8 @@ abstract class WindowView implements ReadOnlyWindowStore<Bytes, byte[]> {
         return store.keep(read("iterating over", moment -> {
             long first = Math.max(from, store.firstLive(moment));
             Range range = Range.all().from(store.lowest(key.get(), first)).upTo(store.highest(key.get(), to));
-            List<Scan> scans = store.scans(moment, first, to, range, forward);
-            return new SegmentIterator.OfWindow(store, scans, raw -> SegmentKey.first(raw, tail));
+            List<Walk> walks = store.walks(moment, first, to, range, forward);
+            return new SegmentIterator.OfWindow(store, walks, raw -> SegmentKey.first(raw, tail));
         }));
     }
 
@@ -49,8 +48,8 @@ abstract class WindowView implements ReadOnlyWindowStore<Bytes, byte[]> {
             Range range = Range.all();
             range = least == null ? range : range.from(store.lowest(least.get(), first));
             range = most == null ? range : range.upTo(store.highest(most.get(), to));
-            List<Scan> scans = store.scans(moment, first, to, range, forward);
-            return new SegmentIterator<>(store, scans, raw -> store.windowOf(raw, first, to));
+            List<Walk> walks = store.walks(moment, first, to, range, forward);
+            return new SegmentIterator<>(store, walks, raw -> store.windowOf(raw, first, to));
         }));
     }
 
