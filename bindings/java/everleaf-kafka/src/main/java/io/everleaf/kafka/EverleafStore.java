@@ -34,6 +34,7 @@ import org.apache.kafka.streams.state.KeyValueIterator;
  */
 abstract class EverleafStore implements StateStore {
     private static final String TRANSACTIONAL = "enable.transactional.statestores";
+    private static final String GUARANTEE = "processing.guarantee";
     private static final String ISOLATION = "default.interactive.query.isolation.level";
 
     final String name;
@@ -48,6 +49,7 @@ abstract class EverleafStore implements StateStore {
     private volatile boolean isOpen;
     private StoreMetrics metrics;
     private boolean isTransactional;
+    private boolean isExactlyOnce;
     /** A changelog has all that the store has. */
     boolean isLogged;
     /** The thread that has written last: that of the task. */
@@ -93,6 +95,7 @@ abstract class EverleafStore implements StateStore {
     public void init(StateStoreContext context, StateStore root) {
         this.context = context;
         isTransactional = Boolean.parseBoolean(String.valueOf(context.appConfigs().get(TRANSACTIONAL)));
+        isExactlyOnce = String.valueOf(context.appConfigs().get(GUARANTEE)).startsWith("exactly_once");
         isLogged = Internals.isLogged(context, name);
         damage = null;
         writer = null;
@@ -180,9 +183,15 @@ abstract class EverleafStore implements StateStore {
         return isLogged && (Thread.currentThread() == writer || Internals.isOfTasks(Thread.currentThread()));
     }
 
-    /** Streams closes the task then, and restores it from the changelog. */
-    private TaskCorruptedException rebuild(ProcessorStateException known) {
-        return new TaskCorruptedException(Set.of(context.taskId()), known);
+    /**
+     * Streams closes the task then, and restores it from the changelog. Under exactly-once Kafka 4.4.0 goes on behind the records that
+     * it had read and not committed (it joins its group again, and forgets to go back), whatever the store is: there the exception ends
+     * the thread, and the next one restores the task and loses nothing.
+     */
+    private RuntimeException rebuild(ProcessorStateException known) {
+        return isExactlyOnce
+                ? new ProcessorStateException(known.getMessage(), known)
+                : new TaskCorruptedException(Set.of(context.taskId()), known);
     }
 
     /** An operation has met damage: says which keys cannot be read, and has the task be built anew. */

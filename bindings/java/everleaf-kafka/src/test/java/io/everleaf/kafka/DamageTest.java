@@ -210,6 +210,24 @@ class DamageTest {
         assertEquals(1L, open.committedOffset(LOG));
     }
 
+    /** There Kafka 4.4.0 would lose the records that it has read and not committed. */
+    @Test
+    void underExactlyOnceItEndsTheThread() throws Exception {
+        damaged().close();
+        Context context = new Context(folder);
+        context.configs.put("processing.guarantee", "exactly_once_v2");
+        EverleafKeyValueStore store = new EverleafKeyValueStore("s");
+        store.init(context, store);
+        open = store;
+        store.put(key(1), value(1));
+        bounds(assertThrows(ProcessorStateException.class, () -> store.get(key(HIT))));
+        bounds(assertThrows(ProcessorStateException.class, () -> store.commit(Map.of(LOG, 9L))));
+        store.close();
+        assertFalse(Files.exists(file()));
+        store.init(context, store);
+        assertNull(store.committedOffset(LOG));
+    }
+
     @Test
     void aWriteMeetsItToo() throws Exception {
         EverleafKeyValueStore store = damaged();
