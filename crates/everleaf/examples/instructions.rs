@@ -299,6 +299,40 @@ fn past(db: &Db, tree: &Tree, keys: &[u64]) -> Result<()> {
     Ok(())
 }
 
+/// Overwrites pairs of 16 and 100 bytes, with a snapshot that is taken anew after so many.
+#[inline(never)]
+fn db_put_kept(db: &Db, tree: &Tree, keys: &[u64]) -> Result<()> {
+    let mut then = db.snapshot()?;
+    for keys in keys.chunks(BATCH) {
+        for key in keys {
+            tree.put(u128::from(*key).to_be_bytes(), [2; 100])?;
+        }
+        then = db.snapshot()?;
+    }
+    drop(then);
+    Ok(())
+}
+
+/// The same without a snapshot.
+#[inline(never)]
+fn db_put_100(tree: &Tree, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        tree.put(u128::from(*key).to_be_bytes(), [3; 100])?;
+    }
+    Ok(())
+}
+
+fn kept(db: &Db, keys: &[u64]) -> Result<()> {
+    let tree = db.tree("kept")?;
+    for key in keys {
+        tree.put(u128::from(*key).to_be_bytes(), [1; 100])?;
+    }
+    db.sync()?;
+    db_put_kept(db, &tree, &keys[..OPERATIONS])?;
+    db.sync()?;
+    db_put_100(&tree, &keys[..OPERATIONS])
+}
+
 #[inline(never)]
 fn db_delete(tree: &Tree, keys: &[u64]) -> Result<()> {
     for key in keys {
@@ -414,6 +448,7 @@ fn db(path: &Path) -> Result<()> {
     db.sync()?;
     db_batch(&db, &tree, &keys.all[FILL..])?;
     past(&db, &tree, &keys.all)?;
+    kept(&db, &keys.all)?;
     long(&db, &mut keys)?;
     db.close()?;
     Ok(())

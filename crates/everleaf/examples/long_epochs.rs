@@ -3,8 +3,8 @@
 //! where a part is `ends`, `puts`, `snapshots`, `pools` or `disk`.
 //!
 //! - how long the end of an epoch of 10,000 puts takes that is not waited for, and one that is, beside checkpoints;
-//! - puts while epochs end each 100 ms, over puts in epochs of 10 ms, which the pool ends; and beside a
-//!   snapshot that is taken again at each end;
+//! - puts while epochs end each 100 ms, over puts in epochs of 10 ms, which the pool ends;
+//! - puts beside a snapshot that is taken at each end, over puts without, in turns;
 //! - the ends of 300 pools, until all of them are durable, and their closes;
 //! - the most that the file takes over the bytes of all pairs, with epochs of 100 ms, 1 s and 30 s.
 //!
@@ -21,6 +21,8 @@ const PAIR_BYTES: u64 = 116;
 /// The file is looked at each so many puts.
 const LOOK_PUTS: u64 = 20_000;
 const EPOCH_PUTS: u64 = 10_000;
+/// Epochs of a turn.
+const TURN: u64 = 10;
 const POOLS: u64 = 300;
 
 fn put(tree: &Tree, i: u64) -> Result<()> {
@@ -99,39 +101,56 @@ fn ends(path: &Path, waits: bool) -> Result<String> {
     Ok(format!("{}, all {:.0} ms", spread(times), ms(all)))
 }
 
-/// Puts between two ends of epochs that come by number.
-const COMMIT: u64 = 10_000;
-
-/// Millions of puts a second for 5 s, and the CPU time of each; epochs end after so long, or by the number of puts.
-fn puts(path: &Path, options: &Options, every: Option<Duration>, reads: bool) -> Result<String> {
+/// Millions of puts a second for 5 s, and the CPU time of each; epochs end after so long, if the program ends them.
+fn puts(path: &Path, options: &Options, every: Option<Duration>) -> Result<String> {
     let db = loaded(path, options)?;
     let tree = db.tree("t")?;
     let (mut i, mut ended) = (0, Instant::now());
-    let mut snapshot = if reads { Some(db.snapshot()?) } else { None };
     let (begun, cpu) = (Instant::now(), own_cpu());
     while begun.elapsed() < Duration::from_secs(5) {
         for _ in 0..100 {
             put(&tree, scattered(i))?;
             i += 1;
         }
-        let is_due = match every {
-            Some(Duration::ZERO) => i % COMMIT == 0,
-            Some(every) => ended.elapsed() >= every,
-            None => false,
-        };
-        if is_due {
+        if every.is_some_and(|every| ended.elapsed() >= every) {
             db.end_epoch()?;
             ended = Instant::now();
-            if reads {
-                snapshot = Some(db.snapshot()?);
-            }
         }
     }
     let (time, cpu) = (begun.elapsed(), own_cpu() - cpu);
-    drop(snapshot);
     db.abandon()?;
     let rate = i as f64 / time.as_secs_f64() / 1e6;
     Ok(format!("{rate:.3} M/s, {:.0} ns CPU a put", cpu.as_secs_f64() * 1e9 / i as f64))
+}
+
+/// CPU time of a put in epochs of so many: in turns some epochs without a snapshot, and some with one that nobody reads
+/// and that is taken anew at each end, which is a part of that time.
+fn snapshots(path: &Path, epoch_puts: u64) -> Result<String> {
+    let db = loaded(path, &manual())?;
+    let tree = db.tree("t")?;
+    let (mut i, mut cpu) = (0, [Vec::new(), Vec::new()]);
+    for turn in 0..8_000_000 / epoch_puts / TURN {
+        let (begun, is_kept) = (own_cpu(), turn % 2 == 1);
+        let mut then = if is_kept { Some(db.snapshot()?) } else { None };
+        for _ in 0..TURN {
+            for _ in 0..epoch_puts {
+                put(&tree, scattered(i))?;
+                i += 1;
+            }
+            db.end_epoch()?;
+            if is_kept {
+                then = Some(db.snapshot()?);
+            }
+        }
+        drop(then);
+        cpu[turn as usize % 2].push(own_cpu() - begun);
+    }
+    db.abandon()?;
+    let [without, with] = cpu.map(|mut times| {
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64() * 1e9 / (TURN * epoch_puts) as f64
+    });
+    Ok(format!("{without:.0} ns CPU a put, {with:.0} with a snapshot, {:.3} times", with / without))
 }
 
 /// CPU time of this thread.
@@ -218,18 +237,14 @@ fn main() -> Result<()> {
             say(&mut out, &format!("sync of 10,000:      {}", ends(&path, true)?));
         }
         if is_on("puts") {
-            let own = puts(&path, &Options::new(), None, false)?;
+            let own = puts(&path, &Options::new(), None)?;
             say(&mut out, &format!("puts, 10 ms:             {own}"));
-            let longer = puts(&path, &manual(), tenth, false)?;
+            let longer = puts(&path, &manual(), tenth)?;
             say(&mut out, &format!("puts, 100 ms:            {longer}"));
         }
         if is_on("snapshots") {
-            for (every, text) in [(tenth, "100 ms"), (Some(Duration::ZERO), "10,000 puts")] {
-                for reads in [false, true] {
-                    let rate = puts(&path, &manual(), every, reads)?;
-                    let with = if reads { "with a snapshot" } else { "without" };
-                    say(&mut out, &format!("ends each {text}, {with}: {rate}"));
-                }
+            for n in [10_000, 100_000] {
+                say(&mut out, &format!("epochs of {n} puts: {}", snapshots(&path, n)?));
             }
         }
         if is_on("pools") {

@@ -10,6 +10,8 @@
 #[path = "../../everleaf/src/bytes.rs"]
 #[allow(dead_code, reason = "images are made of few of them")]
 mod bytes;
+#[path = "../../everleaf/src/engine/kept.rs"]
+mod kept;
 #[path = "../../everleaf/src/sorted.rs"]
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod sorted;

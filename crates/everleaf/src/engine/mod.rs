@@ -7,6 +7,7 @@ mod dax;
 mod dropped;
 mod file;
 mod forecast;
+mod kept;
 mod locks;
 mod medium;
 mod named_trees;

@@ -20,10 +20,10 @@
 //!
 //! A write puts what it keeps behind what others have kept; the first one who looks for an image sorts them by their keys, or a
 //! write when they are many. So a cut that nobody reads at, such as a snapshot at each end of an epoch, costs a write
-//! a copy of the key and of the value, and no search.
+//! a copy of the key and of the value, and no search ([`kept.rs`](super::kept)).
 //!
-//! Images go when no cut needs them: at once with the last cut, else when they have become twice as many. They have
-//! a bound; the oldest cut is given up first.
+//! Images go when no cut needs them: at once with the last cut, those that nobody has looked for with the oldest one, and
+//! else when they have become twice as many. They have a bound; the oldest cut is given up first.
 //!
 //! The [`Gate`] lets many writers pass, or one thread that must be alone, to make a cut or to validate a transaction.
 
@@ -37,14 +37,15 @@ use crossbeam_utils::CachePadded;
 use everleaf_file::{Part, Share, observe};
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
-use everleaf_tree::blink::{self, Before, KeepBefore, Was};
+use everleaf_tree::blink::{self, Before, KeepBefore};
 
+use super::kept::{Kept, Recents, Stamps};
 use super::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PARTS, RwLock, RwLockReadGuard,
     RwLockWriteGuard, lock, read, thread_local, thread_number, write,
 };
 use crate::sorted::{Sorted, behind};
-use crate::{Bytes, Error, Result};
+use crate::{Error, Result};
 
 /// So many images are not worth a sweep.
 const FEW: u64 = 1024;
@@ -60,8 +61,6 @@ const IMAGES: &str = "what snapshots see";
 /// sorted, which takes some milliseconds.
 const RECENT_MOST: usize = 32 << 10;
 const RECENT_PART: u64 = 16;
-/// A list for so many recent images stays.
-const RECENT_KEPT: usize = 64;
 
 type KeyBound<'k> = Bound<&'k [u8]>;
 /// A key, and what it had.
@@ -72,54 +71,6 @@ pub(crate) type KeyBefore = (Vec<u8>, Before<Vec<u8>>);
 struct KeyImage {
     until: u64,
     before: Kept,
-}
-
-/// What [`Before`] says, in less memory.
-#[derive(Debug)]
-enum Kept {
-    Absent,
-    Value(Bytes),
-    TooLarge,
-    Lost(Box<Error>),
-}
-
-impl Kept {
-    fn new(before: Before<Vec<u8>>) -> Self {
-        match before {
-            Before::Absent => Kept::Absent,
-            Before::Value(value) => Kept::Value(value.into()),
-            Before::TooLarge => Kept::TooLarge,
-            Before::Lost(error) => Kept::Lost(Box::new(error)),
-        }
-    }
-
-    /// A copy, for who reads it.
-    fn shown(&self) -> Result<Before<Vec<u8>>> {
-        Ok(match self {
-            Kept::Absent => Before::Absent,
-            Kept::Value(value) => Before::Value(fallible::copy(value, IMAGES)?),
-            Kept::TooLarge => Before::TooLarge,
-            Kept::Lost(error) => Before::Lost((**error).clone()),
-        })
-    }
-
-    /// The same, for who goes through a leaf.
-    fn was(&self) -> Was<'_> {
-        match self {
-            Kept::Absent => Was::Absent,
-            Kept::Value(value) => Was::Value(value),
-            Kept::TooLarge | Kept::Lost(_) => Was::Lost,
-        }
-    }
-
-    /// What it leads to takes so much memory.
-    fn bytes(&self) -> u64 {
-        match self {
-            Kept::Absent | Kept::TooLarge => 0,
-            Kept::Value(value) => value.taken(),
-            Kept::Lost(_) => taken(size_of::<Error>()),
-        }
-    }
 }
 
 /// The images of a key by rising stamps: as a rule there is one.
@@ -191,32 +142,12 @@ impl Chain {
     }
 }
 
-/// What a write has kept.
-#[derive(Debug)]
-struct Recent {
-    key: Bytes,
-    image: KeyImage,
-    /// The newest cut then, and 1: a key with an image that is not older needs no other one.
-    newest: u64,
-    /// How many came before, so that they can be put in their order again.
-    order: u64,
-}
-
-impl Recent {
-    /// What it leads to takes so much memory.
-    fn bytes(&self) -> u64 {
-        self.key.taken() + self.image.before.bytes()
-    }
-}
-
 /// The images of a tree: for each key by rising stamps; and those that came since somebody last looked for one, as they
 /// came. So who writes beside a cut that nobody reads at searches for nothing.
 #[derive(Debug, Default)]
 struct KeyImages {
     keys: Sorted<Chain>,
-    recent: Vec<Recent>,
-    /// What those lead to takes so much memory.
-    recent_bytes: u64,
+    recent: Recents,
 }
 
 impl KeyImages {
@@ -224,19 +155,19 @@ impl KeyImages {
         self.keys.len() + self.recent.len()
     }
 
-    fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// How many there are, and one for room: as long as it is not 0 a sweep comes by.
+    fn count(&self) -> usize {
+        self.len() + usize::from(!self.recent.is_bare())
     }
 
     /// What the lists take, without what chains lead to.
     fn bytes(&self) -> u64 {
-        let recent = self.recent.capacity() * size_of::<Recent>();
-        self.keys.bytes() + taken(recent) + self.recent_bytes
+        self.keys.bytes() + self.recent.bytes()
     }
 
     /// Whether so many are recent that it would take long to look for one, or more memory than it should.
     fn is_behind(&self, bytes_max: u64) -> bool {
-        self.recent.len() >= RECENT_MOST || self.recent_bytes > bytes_max / RECENT_PART
+        self.recent.len() >= RECENT_MOST || self.recent.bytes_used() > bytes_max / RECENT_PART
     }
 
     /// Puts recent images to their keys, and drops those of keys that had one already.
@@ -247,61 +178,37 @@ impl KeyImages {
         if self.recent.is_empty() {
             return Ok(());
         }
-        let (before, mut chains) = (self.bytes(), 0_u64);
-        // By keys, so that one is found near the last.
-        self.recent.sort_unstable_by(|a, b| (&*a.key, a.order).cmp(&(&*b.key, b.order)));
-        let (mut n, mut gone, mut done) = (0, 0, Ok(()));
-        for recent in &mut self.recent {
-            let bytes = recent.bytes();
-            match sorted_in(&mut self.keys, recent) {
-                Ok(Some(more)) => chains += more,
-                Ok(None) => gone += 1,
-                Err(error) => {
-                    done = Err(error);
-                    break;
-                }
+        let (before, mut chains, mut gone) = (self.bytes(), 0_u64, 0);
+        let keys = &mut self.keys;
+        let done = self.recent.sort_out(|key, stamps, kept| {
+            match sorted_in(keys, key, stamps, kept)? {
+                Some(more) => chains += more,
+                None => gone += 1,
             }
-            self.recent_bytes -= bytes;
-            n += 1;
-        }
-        self.recent.drain(..n);
-        self.recent.sort_unstable_by_key(|recent| recent.order);
-        self.shorten();
+            Ok(())
+        });
         versions.images.fetch_sub(gone, Ordering::Relaxed);
         let more = self.bytes().wrapping_add(chains).wrapping_sub(before);
         versions.bytes.fetch_add(more, Ordering::Relaxed);
         done
     }
-
-    /// Drops recent images from up to a cut, which nobody needs; says how many there were.
-    fn drop_recent(&mut self, upto: u64) -> usize {
-        let n = self.recent.partition_point(|recent| recent.image.until <= upto);
-        self.recent_bytes -= self.recent.drain(..n).map(|recent| recent.bytes()).sum::<u64>();
-        self.shorten();
-        n
-    }
-
-    /// Gives memory back if many were recent and none is. Without images nothing stays: nobody would give it back.
-    fn shorten(&mut self) {
-        let most = if self.keys.is_empty() { 0 } else { RECENT_KEPT };
-        if self.recent.is_empty() && self.recent.capacity() > most {
-            self.recent = Vec::new();
-        }
-    }
 }
 
 /// Puts a recent image to its key. Says how much more memory the chain leads to; none if the key had an image already.
-fn sorted_in(keys: &mut Sorted<Chain>, recent: &mut Recent) -> Result<Option<u64>> {
-    let chain = keys.entry(&recent.key, || Chain::Empty, IMAGES)?;
-    if chain.images().last().is_some_and(|last| last.until >= recent.newest) {
+fn sorted_in(
+    keys: &mut Sorted<Chain>,
+    key: &[u8],
+    Stamps { until, newest }: Stamps,
+    kept: &mut dyn FnMut() -> Result<Kept>,
+) -> Result<Option<u64>> {
+    let chain = keys.entry(key, || Chain::Empty, IMAGES)?;
+    if chain.images().last().is_some_and(|last| last.until >= newest) {
         return Ok(None);
     }
     let before = chain.bytes();
     // A key without images stays if there is no memory, until a sweep.
     chain.make_room()?;
-    let until = recent.image.until;
-    chain
-        .add(KeyImage { until, before: std::mem::replace(&mut recent.image.before, Kept::Absent) });
+    chain.add(KeyImage { until, before: kept()? });
     Ok(Some(chain.bytes() - before))
 }
 
@@ -309,7 +216,7 @@ fn sorted_in(keys: &mut Sorted<Chain>, recent: &mut Recent) -> Result<Option<u64
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     keys: RwLock<KeyImages>,
-    /// Keys in there, or more.
+    /// Keys in there, or more; 0 if nothing is there, nor room for it.
     count: AtomicUsize,
     /// So many are recent that a writer is to sort them, once it holds no latch.
     is_behind: StdAtomicBool,
@@ -505,10 +412,15 @@ impl Versions {
         let Ok(no) = cuts.binary_search_by_key(&at, |(at, _)| *at) else { return };
         cuts.remove(no);
         self.show_newest(&cuts);
-        let is_last = cuts.is_empty();
+        let oldest = cuts.front().map(|(at, _)| *at);
         drop(cuts);
-        if is_last {
-            self.sweep();
+        match oldest {
+            None => self.sweep(),
+            // Its images are recent as a rule, and then they are the first ones.
+            Some(oldest) if no == 0 && self.images.load(Ordering::Relaxed) >= FEW => {
+                self.drop_recent(oldest);
+            }
+            Some(_) => {}
         }
         self.tell();
     }
@@ -594,19 +506,22 @@ impl Versions {
     /// much, and removes images that nobody needs.
     pub fn settle(&self) {
         self.tell_memory();
-        let is_over = || self.bytes.load(Ordering::Relaxed) > self.most();
         let images = self.images.load(Ordering::Relaxed);
         // The last cut may have ended while the write kept something for it.
         let is_due = images >= self.due.load(Ordering::Relaxed) || images > 0 && !self.is_watched();
-        if !is_due && !is_over() {
+        if !is_due && !self.is_over() {
             return self.tell_growth();
         }
-        if is_over() {
+        if self.is_over() {
             self.sort();
         }
         self.sweep();
-        while is_over() && self.give_up_oldest() {}
+        while self.is_over() && self.give_up_oldest() {}
         self.tell();
+    }
+
+    fn is_over(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > self.most()
     }
 
     /// Bytes that images may take now.
@@ -666,6 +581,14 @@ impl Versions {
         self.tell_memory();
     }
 
+    /// Drops recent images of all trees from up to a cut.
+    fn drop_recent(&self, upto: u64) {
+        let tree = |no: usize| lock(&self.touched).get(no).cloned();
+        for tree in (0..).map_while(tree) {
+            tree.drop_recent(upto, self);
+        }
+    }
+
     /// So many images are gone, and so many bytes.
     fn forget(&self, images: usize, bytes: u64) {
         self.images.fetch_sub(images as u64, Ordering::Relaxed);
@@ -674,6 +597,15 @@ impl Versions {
 }
 
 impl Images {
+    /// Drops recent images from up to a cut: there is no older one.
+    fn drop_recent(&self, upto: u64, versions: &Versions) {
+        let mut keys = write(&self.keys);
+        let before = keys.bytes();
+        let gone = keys.recent.drop_until(upto);
+        versions.forget(gone, before - keys.bytes());
+        self.count.store(keys.count(), Ordering::Release);
+    }
+
     /// Removes images that no cut needs from some of the keys; says where to go on, if there may be more.
     fn sweep(&self, from: usize, versions: &Versions) -> Option<usize> {
         let mut keys = write(&self.keys);
@@ -694,7 +626,7 @@ impl Images {
         let (before, mut gone, mut bytes) = (keys.bytes(), 0, 0);
         if from == 0 {
             let oldest = cuts.front().map_or(0, |(at, _)| *at);
-            gone += keys.drop_recent(oldest);
+            gone += keys.recent.drop_until(oldest);
         }
         let next = keys.keys.retain_in(from, |_, chain| {
             bytes += chain.bytes();
@@ -709,9 +641,11 @@ impl Images {
             bytes -= chain.bytes();
             !chain.images().is_empty()
         });
-        keys.shorten();
+        if versions.is_over() {
+            keys.recent.give_back();
+        }
         versions.forget(gone, bytes + before - keys.bytes());
-        self.count.store(keys.len(), Ordering::Release);
+        self.count.store(keys.count(), Ordering::Release);
         next
     }
 
@@ -835,12 +769,9 @@ impl Images {
     /// other writers out.
     fn take_back(&self, key: &[u8], before: Option<u64>, versions: &Versions) {
         let mut keys = write(&self.keys);
-        let is_own = |recent: &Recent| *recent.key == *key && Some(recent.image.until) != before;
-        if let Some(at) = keys.recent.iter().rposition(is_own) {
-            let before = keys.bytes();
-            keys.recent_bytes -= keys.recent.remove(at).bytes();
-            keys.shorten();
-            return versions.forget(1, before - keys.bytes());
+        let with = keys.bytes();
+        if keys.recent.take_back(key, |until| Some(until) != before) {
+            return versions.forget(1, with - keys.bytes());
         }
         let Some(chain) = keys.keys.get_mut(key) else { return };
         let bytes = chain.bytes();
@@ -944,32 +875,41 @@ impl KeepBefore<[u8], Vec<u8>> for ImageKeeper<'_> {
     }
 
     fn keep(&self, key: &[u8], before: Before<Vec<u8>>) -> Result<()> {
+        self.keep_by(|recent, stamps| recent.push(key, before, stamps))
+    }
+
+    fn keep_inside(
+        &self,
+        key: &[u8],
+        bytes: usize,
+        append: &mut dyn FnMut(&mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        self.keep_by(|recent, stamps| recent.push_copied(key, bytes, append, stamps))
+    }
+}
+
+impl ImageKeeper<'_> {
+    #[inline(always)]
+    fn keep_by(&self, push: impl FnOnce(&mut Recents, Stamps) -> Result<()>) -> Result<()> {
         let ImageKeeper { versions, images } = self;
-        let key = Bytes::copy(key, IMAGES)?;
         let mut keys = write(&images.keys);
-        if keys.is_empty() {
+        if keys.count() == 0 {
             let mut touched = lock(&versions.touched);
             fallible::push(&mut touched, Arc::clone(images), IMAGES)?;
             // With the list in hand: a sweep that has just emptied this tree would take it off again.
             images.count.store(1, Ordering::Release);
         }
         let bytes = keys.bytes();
-        fallible::more(&mut keys.recent, 1, IMAGES)?;
         let until = versions.clock.load(Ordering::Relaxed);
-        let recent = Recent {
-            key,
-            image: KeyImage { until, before: Kept::new(before) },
-            newest: versions.newest.load(Ordering::Relaxed),
-            order: keys.recent.last().map_or(0, |last| last.order + 1),
-        };
-        keys.recent_bytes += recent.bytes();
-        keys.recent.push(recent);
+        let newest = versions.newest.load(Ordering::Relaxed);
+        let done = push(&mut keys.recent, Stamps { until, newest });
         versions.bytes.fetch_add(keys.bytes() - bytes, Ordering::Relaxed);
+        done?;
         versions.images.fetch_add(1, Ordering::Relaxed);
         if keys.is_behind(versions.bytes_max) {
             images.is_behind.store(true, Ordering::Relaxed);
         }
-        images.count.store(keys.len(), Ordering::Release);
+        images.count.store(keys.count(), Ordering::Release);
         Ok(())
     }
 }

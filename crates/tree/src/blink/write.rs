@@ -432,6 +432,16 @@ pub trait KeepBefore<Q: ?Sized, V> {
     /// # Errors
     /// [`Error::NoMemory`]: then the write does not happen.
     fn keep(&self, key: &Q, before: Before<V>) -> Result<()>;
+    /// The same of a value that lies in the leaf: `append` copies its bytes, so many, behind what may be there already.
+    ///
+    /// # Errors
+    /// Those of [`keep`](Self::keep), and of `append`.
+    fn keep_inside(
+        &self,
+        key: &Q,
+        bytes: usize,
+        append: &mut dyn FnMut(&mut V) -> Result<()>,
+    ) -> Result<()>;
 }
 
 /// Keeps the old value, and then does with it what the caller wants.
@@ -472,6 +482,15 @@ where
             Condition::Absent => entry.is_none(),
         };
         if look == Verdict::Refuse || !happens || !self.keeper.is_due(key) {
+            return Ok(look);
+        }
+        let inside = entry.and_then(|entry| Some((entry, K::value_inside(entry)?)));
+        if let Some((entry, bytes)) = inside
+            && self.keeper.takes(bytes)
+        {
+            if look == Verdict::Write {
+                self.keeper.keep_inside(key, bytes, &mut |to| K::append_inside(entry, to))?;
+            }
             return Ok(look);
         }
         let before = match entry.map(|entry| K::found(pool, entry)).transpose() {

@@ -165,6 +165,14 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
         None
     }
 
+    /// Appends the value of such an entry to what may hold others; nothing if it does not lie in the leaf.
+    ///
+    /// # Errors
+    /// Corrupt, NoMemory.
+    fn append_inside(_: Self::Entry<'_>, _: &mut Self::Value) -> Result<()> {
+        Ok(())
+    }
+
     /// The key of an entry, and its value as [`found`](Self::found) has it.
     #[inline]
     #[allow(clippy::type_complexity)]

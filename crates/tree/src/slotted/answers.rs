@@ -144,6 +144,10 @@ impl NodeReads for Slotted {
         }
     }
 
+    fn append_inside(entry: EntryAt<'_>, to: &mut Vec<u8>) -> Result<()> {
+        entry.view.value_onto(&entry.parts, to)
+    }
+
     #[inline]
     fn pair<'p, M: Medium>(
         pool: &'p Pool<M>,

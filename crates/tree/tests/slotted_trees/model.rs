@@ -140,6 +140,17 @@ impl KeepBefore<[u8], Bytes> for Kept {
         self.0.borrow_mut().insert(key.to_vec(), before);
         Ok(())
     }
+    fn keep_inside(
+        &self,
+        key: &[u8],
+        bytes: usize,
+        append: &mut dyn FnMut(&mut Bytes) -> everleaf_pmem::Result<()>,
+    ) -> everleaf_pmem::Result<()> {
+        let mut value = Bytes::new();
+        append(&mut value)?;
+        assert_eq!(value.len(), bytes);
+        self.keep(key, Before::Value(value))
+    }
 }
 
 fn change_of<'a>(key: &'a Bytes, value: &'a Option<Bytes>) -> BatchChange<'a, [u8], [u8]> {
