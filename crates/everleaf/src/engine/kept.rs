@@ -17,7 +17,7 @@ use everleaf_tree::blink::{Before, Was};
 
 use crate::{Bytes, Error, Result};
 
-const WHAT: &str = "what snapshots see";
+pub(super) const IMAGES: &str = "what snapshots see";
 
 /// A longer value is not copied again, but kept in the memory that it came in.
 const COPIED_MAX: usize = 1024;
@@ -36,7 +36,7 @@ impl Kept {
     pub fn shown(&self) -> Result<Before<Vec<u8>>> {
         Ok(match self {
             Kept::Absent => Before::Absent,
-            Kept::Value(value) => Before::Value(fallible::copy(value, WHAT)?),
+            Kept::Value(value) => Before::Value(fallible::copy(value, IMAGES)?),
             Kept::TooLarge => Before::TooLarge,
             Kept::Lost(error) => Before::Lost((**error).clone()),
         })
@@ -152,7 +152,7 @@ impl Recents {
     pub fn push(&mut self, key: &[u8], before: Before<Vec<u8>>, stamps: Stamps) -> Result<()> {
         let value = match before {
             Before::Value(value) if value.len() <= COPIED_MAX => {
-                let copy = |to: &mut Vec<u8>| fallible::append(to, &value, WHAT);
+                let copy = |to: &mut Vec<u8>| fallible::append(to, &value, IMAGES);
                 return self.push_copied(key, value.len(), copy, stamps);
             }
             Before::Absent => Value::Absent,
@@ -175,7 +175,7 @@ impl Recents {
         stamps: Stamps,
     ) -> Result<()> {
         if bytes > COPIED_MAX {
-            let mut own = fallible::list(bytes, WHAT)?;
+            let mut own = fallible::list(bytes, IMAGES)?;
             append(&mut own)?;
             return self.push_with(key, 0, |_| Ok(Value::Own(own)), stamps);
         }
@@ -194,8 +194,8 @@ impl Recents {
         value: impl FnOnce(&mut Vec<u8>) -> Result<Value>,
         stamps: Stamps,
     ) -> Result<()> {
-        fallible::more(&mut self.list, 1, WHAT)?;
-        fallible::more(&mut self.bytes, key.len() + bytes, WHAT)?;
+        fallible::more(&mut self.list, 1, IMAGES)?;
+        fallible::more(&mut self.bytes, key.len() + bytes, IMAGES)?;
         let before = self.bytes.len();
         self.bytes.extend_from_slice(key);
         let value = match value(&mut self.bytes) {
@@ -301,7 +301,7 @@ impl Value {
     /// What it says, in memory of its own.
     fn take(&mut self, copied: &[u8]) -> Result<Kept> {
         if let Value::Copied(_) = self {
-            return Ok(Kept::Value(Bytes::copy(copied, WHAT)?));
+            return Ok(Kept::Value(Bytes::copy(copied, IMAGES)?));
         }
         Ok(match std::mem::replace(self, Value::Absent) {
             Value::Absent | Value::Copied(_) => Kept::Absent,
@@ -341,7 +341,7 @@ mod tests {
         let mut seen = Vec::new();
         let done = recents.sort_out(|key, stamps, kept| {
             if Some(key) == refused {
-                return Err(Error::NoMemory { what: WHAT, bytes: 1 });
+                return Err(Error::NoMemory { what: IMAGES, bytes: 1 });
             }
             seen.push((key.to_vec(), stamps.until, text(kept()?)));
             Ok(())
@@ -416,7 +416,7 @@ mod tests {
         for bytes in [1, COPIED_MAX + 1] {
             let refuse = |to: &mut Vec<u8>| {
                 to.push(1);
-                Err(Error::NoMemory { what: WHAT, bytes: 1 })
+                Err(Error::NoMemory { what: IMAGES, bytes: 1 })
             };
             recents.push_copied(b"k", bytes, refuse, stamps(7)).expect_err("refused");
         }

@@ -39,7 +39,7 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 use everleaf_tree::blink::{self, Before, KeepBefore};
 
-use super::kept::{Kept, Recents, Stamps};
+use super::kept::{IMAGES, Kept, Recents, Stamps};
 use super::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PARTS, RwLock, RwLockReadGuard,
     RwLockWriteGuard, lock, read, thread_local, thread_number, write,
@@ -54,8 +54,6 @@ const TELL_BYTES: u64 = 64 << 10;
 
 /// So many changed keys of a leaf are told to a cursor at once, at most.
 const MOST_AT_ONCE: usize = 512;
-
-const IMAGES: &str = "what snapshots see";
 
 /// So many images are recent at most, and take this part of the memory for all: whoever looks for one waits until they are
 /// sorted, which takes some milliseconds.
