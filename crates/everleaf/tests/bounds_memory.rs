@@ -124,7 +124,11 @@ fn what_snapshots_keep_is_counted_as_it_is_allocated() {
             let second = db.snapshot().expect("open");
             let few = (n / 20).max(1);
             (0..few).for_each(|i| tree.put(key(i, key_bytes, is_spread), [5]).expect("room"));
-            assert!(db.stats().expect("open").snapshot_bytes > stats.snapshot_bytes);
+            // A write that found no room in its leaf may have kept it twice, until they are sorted; and the list's room was
+            // counted before, so they may fit.
+            let more = db.stats().expect("open");
+            assert!(more.snapshot_values >= n + few, "{what}: {}", more.snapshot_values);
+            assert!(more.snapshot_bytes >= stats.snapshot_bytes, "{what}");
             drop((snapshot, second));
             let stats = db.stats().expect("open");
             assert_eq!((stats.snapshot_bytes, stats.snapshot_values), (0, 0), "{what}");

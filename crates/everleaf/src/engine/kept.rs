@@ -138,7 +138,7 @@ impl Recents {
 
     /// What is kept takes so much, without room for more.
     pub fn bytes_used(&self) -> u64 {
-        self.bytes.len() as u64 + self.own_bytes
+        (self.list.len() * size_of::<Recent>() + self.bytes.len()) as u64 + self.own_bytes
     }
 
     fn key<'b>(bytes: &'b [u8], begin: u64, recent: &Recent) -> &'b [u8] {
