@@ -204,6 +204,74 @@ impl Spans {
     }
 }
 
+/// So many keys are noted as they come before they are put among the spans: most transactions read fewer, and need no
+/// order of them.
+const FEW: usize = 32;
+/// A longer key is put there at once: it would be copied twice.
+const SHORT: usize = 64;
+/// The first of them gets room for a few like it.
+const FIRST_BYTES: usize = 96;
+
+/// What a transaction has read of a tree.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    spans: Spans,
+    /// The last keys that were read: of each its length, in a byte, and itself.
+    keys: Vec<u8>,
+    count: usize,
+}
+
+impl Reads {
+    /// What they take of memory.
+    pub fn bytes(&self) -> u64 {
+        self.spans.bytes() + taken(self.keys.capacity())
+    }
+
+    /// Adds what lies from `start` on, if anything does.
+    ///
+    /// # Errors
+    /// [`NoMemory`](crate::Error::NoMemory); what was added before is still there.
+    pub fn add(&mut self, start: &[u8], upto: Upto<'_>) -> Result<()> {
+        if upto != Upto::Itself || start.len() > SHORT {
+            return self.spans.add(start, upto);
+        }
+        if self.count == FEW {
+            self.settle()?;
+        }
+        let room = if self.keys.capacity() == 0 { FIRST_BYTES } else { 0 };
+        fallible::more(&mut self.keys, room.max(1 + start.len()), SPANS)?;
+        self.keys.push(start.len() as u8);
+        self.keys.extend_from_slice(start);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Puts the last keys among the spans.
+    fn settle(&mut self) -> Result<()> {
+        for key in last_keys(&self.keys) {
+            self.spans.add(key, Upto::Itself)?;
+        }
+        self.keys.clear();
+        self.count = 0;
+        Ok(())
+    }
+
+    /// All of it; some keys may come twice, and not in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Upto<'_>)> {
+        self.spans.iter().chain(last_keys(&self.keys).map(|key| (key, Upto::Itself)))
+    }
+}
+
+/// The keys of a list that has the length of each before it.
+fn last_keys(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (len, rest) = list.split_first()?;
+        let (key, rest) = rest.split_at_checked(usize::from(*len))?;
+        list = rest;
+        Some(key)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -269,6 +337,25 @@ mod tests {
                     .sum();
                 assert_eq!(reads.end_bytes, ends, "seed {seed}");
             }
+        }
+    }
+
+    #[test]
+    fn what_was_read_is_there_however_many_there_are() {
+        let long = [7; SHORT + 1];
+        for n in [0, 1, FEW, FEW + 1, 5 * FEW] {
+            let mut reads = Reads::default();
+            reads.add(&long, Upto::Itself).expect("memory");
+            reads.add(b"x", Upto::Before(b"z")).expect("memory");
+            let keys: Vec<_> = (0..n).map(|i| vec![(i % 50) as u8; i % (SHORT + 1)]).collect();
+            for key in &keys {
+                reads.add(key, Upto::Itself).expect("memory");
+            }
+            let all: Vec<_> = reads.iter().collect();
+            let has = |key: &[u8]| all.iter().any(|(start, upto)| holds(start, *upto, key));
+            assert!(keys.iter().all(|key| has(key)) && has(&long) && has(b"y"), "{n} keys");
+            assert!(!has(b"z") && !has(&long[1..]) && all.len() <= n + 2, "{n} keys");
+            assert!(reads.count <= FEW && reads.bytes() >= reads.spans.bytes() + n.min(1) as u64);
         }
     }
 

@@ -29,7 +29,7 @@ use crate::engine::{Alone, Buffer, Change, Engine, LockPlace, SeenLeaf, TreeChan
 use crate::limits::check_key;
 use crate::snapshot::KeysAt;
 use crate::sorted::Sorted;
-use crate::spans::{Spans, Upto};
+use crate::spans::{Reads, Spans, Upto};
 use crate::{Bytes, Error, Result, Snapshot, SnapshotTree, Tree};
 
 /// What memory here is for.
@@ -101,7 +101,7 @@ impl Leaves {
 struct TreeWork {
     tree: TreeHandle,
     name: Arc<str>,
-    reads: Spans,
+    reads: Reads,
     writes: Written,
     /// Bytes that the new values take.
     value_bytes: u64,
@@ -133,7 +133,7 @@ impl State {
                 let work = TreeWork {
                     tree: tree.on.tree(),
                     name: Arc::clone(&tree.name),
-                    reads: Spans::default(),
+                    reads: Reads::default(),
                     writes: Written::default(),
                     value_bytes: 0,
                 };
