@@ -170,7 +170,8 @@ impl Batch {
 
     fn apply(&mut self) -> Result<()> {
         if let [change] = &self.changes[..] {
-            let part = TreeChanges { tree: self.tree(change), changes: &[self.change(change)] };
+            let part =
+                TreeChanges { tree: self.tree(change), changes: &[self.change(change)], seen: &[] };
             return self.engine.commit(&[part], None);
         }
         self.sort()?;
@@ -179,7 +180,7 @@ impl Batch {
         let (mut parts, mut rest) = (Vec::new(), &all[..]);
         for same in self.changes.chunk_by(|a, b| a.tree == b.tree) {
             let (changes, others) = rest.split_at(same.len());
-            let part = TreeChanges { tree: self.tree(&same[0]), changes };
+            let part = TreeChanges { tree: self.tree(&same[0]), changes, seen: &[] };
             fallible::push(&mut parts, part, BATCH)?;
             rest = others;
         }

@@ -246,6 +246,17 @@ impl Reads {
         Ok(())
     }
 
+    /// Where a key is among the last ones, which was just added; none if it is not there.
+    pub fn mark(&self, key: &[u8]) -> Option<u32> {
+        let is_there = self.count > 0 && key.len() <= SHORT;
+        is_there.then(|| (self.keys.len() - key.len() - 1) as u32)
+    }
+
+    /// Whether the key at a mark is this one. No more than `FEW` were added since.
+    pub fn has_at(&self, mark: u32, key: &[u8]) -> bool {
+        self.keys.get(mark as usize..).and_then(|list| last_keys(list).next()) == Some(key)
+    }
+
     /// Puts the last keys among the spans.
     fn settle(&mut self) -> Result<()> {
         for key in last_keys(&self.keys) {
@@ -355,6 +366,12 @@ mod tests {
             let has = |key: &[u8]| all.iter().any(|(start, upto)| holds(start, *upto, key));
             assert!(keys.iter().all(|key| has(key)) && has(&long) && has(b"y"), "{n} keys");
             assert!(!has(b"z") && !has(&long[1..]) && all.len() <= n + 2, "{n} keys");
+            if let Some(last) = keys.last() {
+                let mark = reads.mark(last).expect("it is short");
+                reads.add(b"other", Upto::Itself).expect("memory");
+                assert_eq!(reads.has_at(mark, last), n % FEW != 0, "{n} keys");
+                assert!(!reads.has_at(mark, b"others"));
+            }
             assert!(reads.count <= FEW && reads.bytes() >= reads.spans.bytes() + n.min(1) as u64);
         }
     }

@@ -470,9 +470,12 @@ impl Transaction {
     /// [`Conflict`](crate::Error::Conflict) if others have changed something that the transaction has read, or, at
     /// [`Isolation::Snapshot`], written. [`SnapshotTooOld`](crate::Error::SnapshotTooOld) if that is not known any more. After
     /// both nothing has happened. Otherwise those of [`Batch::commit`](crate::Batch::commit).
-    pub fn commit(self) -> Result<()> {
+    pub fn commit(mut self) -> Result<()> {
+        let (has_written, durability) = (self.work.commit()?, self.durability);
         let engine = self.work.engine().clone();
-        settle(&engine, self.work.commit()?, self.durability)
+        // Nobody waits for it while it waits for the disk.
+        drop(self);
+        settle(&engine, has_written, durability)
     }
 
     /// Ends the transaction and drops its writes. A drop does the same.
@@ -507,10 +510,12 @@ pub(crate) fn transact<T, E: From<Error>>(
     loop {
         let locker = attempts.locker.clone();
         let how = (options, std::mem::take(&mut by_leaves));
-        let transaction = Transaction::with_locker(engine.clone(), durability, how, locker);
+        let mut transaction = Transaction::with_locker(engine.clone(), durability, how, locker);
         match run(&transaction) {
             Ok(answer) => {
-                if attempts.commit(transaction)? {
+                let committed = transaction.work.commit();
+                drop(transaction);
+                if attempts.settle(committed, durability)? {
                     return Ok(answer);
                 }
             }
@@ -531,9 +536,15 @@ impl Attempts {
     /// # Errors
     ///
     /// [`Conflict`](Error::Conflict) if that was the last attempt; otherwise those of [`Transaction::commit`].
-    pub fn commit(&mut self, transaction: Transaction) -> Result<bool> {
-        let durability = transaction.durability;
-        let committed = match transaction.work.commit() {
+    pub fn commit(&mut self, mut transaction: Transaction) -> Result<bool> {
+        let (committed, durability) = (transaction.work.commit(), transaction.durability);
+        drop(transaction);
+        self.settle(committed, durability)
+    }
+
+    /// The same, after a commit whose transaction is gone.
+    fn settle(&mut self, committed: Result<bool>, durability: Durability) -> Result<bool> {
+        let committed = match committed {
             Err(Error::Conflict { tree, key, .. }) => {
                 let failed = self.failed();
                 failed.map_err(|attempts| Error::Conflict { tree, key, attempts })?;

@@ -32,9 +32,10 @@ use crate::options::Storage;
 use crate::{Compaction, Durability, Error, MemoryStats, Options, Result, Stats};
 pub(crate) use admission::{RightOfWay, Way};
 pub(crate) use buffers::{Buffer, Buffers};
+pub(crate) use everleaf_tree::blink::KeyPlace;
 pub(crate) use file::Place;
 pub(crate) use locks::{Locks, Place as LockPlace};
-pub(crate) use open_tree::{Alone, Change, SeenLeaf, TreeChanges, TreeHandle, ValueSource};
+pub(crate) use open_tree::{Alone, Change, SeenPlace, TreeChanges, TreeHandle, ValueSource};
 pub(crate) use pool_tree::{Move, PoolTree, still};
 pub(crate) use versions::{Cut, KeyBefore, Versions};
 
@@ -438,7 +439,7 @@ impl Engine {
 /// Waits for the locks of transactions that have a key of a batch.
 #[cold]
 fn give_keys(locks: &Locks, batch: &[TreeChanges<'_>]) {
-    for TreeChanges { tree, changes } in batch {
+    for TreeChanges { tree, changes, .. } in batch {
         changes.iter().for_each(|change| locks.give(tree.id(), change.key));
     }
 }

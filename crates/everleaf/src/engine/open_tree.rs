@@ -21,7 +21,7 @@ use everleaf_file::Dax;
 use everleaf_file::File;
 use everleaf_file::io::uninterrupted;
 use everleaf_pmem::{PageNo, Retries, fallible};
-use everleaf_tree::blink::{BatchChange, Condition, Cursor, KeyPlace, LeafSeen, Stage, Stepped};
+use everleaf_tree::blink::{BatchChange, Condition, Cursor, KeyPlace, Stage, Stepped};
 
 use super::admission::Store;
 use super::medium::{DbMedium, DbTree};
@@ -47,10 +47,10 @@ pub(crate) struct OpenTree<M: DbMedium> {
     former: Former<M>,
 }
 
-/// A leaf of a tree as a reader has seen it.
+/// A place of a tree as a reader has seen it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct SeenLeaf {
-    leaf: LeafSeen,
+pub(crate) struct SeenPlace {
+    pub place: KeyPlace,
     life: u32,
 }
 
@@ -220,22 +220,22 @@ impl<M: DbMedium> OpenTree<M> {
         }
     }
 
-    /// The same, with the leaf in which it was found.
+    /// The same, with the place in which it was found.
     #[inline(always)]
     pub fn read_seen<T>(
         &self,
-        read: impl FnMut(&DbTree<M>) -> Result<(T, LeafSeen)>,
-    ) -> Result<(T, SeenLeaf)> {
+        read: impl FnMut(&DbTree<M>) -> Result<(T, KeyPlace)>,
+    ) -> Result<(T, SeenPlace)> {
         // Before the read: if the tree is cleared in between, the leaf is not as it was seen.
         let life = self.life.load(Ordering::Acquire);
-        let (found, leaf) = self.read(read)?;
-        Ok((found, SeenLeaf { leaf, life }))
+        let (found, place) = self.read(read)?;
+        Ok((found, SeenPlace { place, life }))
     }
 
-    /// Whether nobody has changed a leaf since it was seen, nor cleared the tree. It may say no although nobody has.
+    /// Whether nobody has changed the leaf since it was seen, nor cleared the tree. It may say no although nobody has.
     #[inline]
-    pub fn is_as_seen(&self, seen: SeenLeaf) -> Result<bool> {
-        let is_as_seen = self.tree.is_as_seen(seen.leaf)?;
+    pub fn is_as_seen(&self, seen: SeenPlace) -> Result<bool> {
+        let is_as_seen = self.tree.is_as_seen(seen.place)?;
         Ok(is_as_seen && self.life.load(Ordering::Acquire) == seen.life)
     }
 
@@ -344,6 +344,8 @@ pub(crate) type Change<'a> = BatchChange<'a, [u8], [u8]>;
 pub(crate) struct TreeChanges<'a> {
     pub tree: &'a TreeHandle,
     pub changes: &'a [Change<'a>],
+    /// Where some of their keys were read, and nobody has changed the leaf since; or nothing.
+    pub seen: &'a [Option<KeyPlace>],
 }
 
 /// Runs the same code on the tree of either medium.
@@ -392,8 +394,8 @@ impl TreeHandle {
             TreeHandle::Dax(tree) => tree.former(cut).map(TreeHandle::Dax),
         }
     }
-    /// Whether nobody has changed a leaf since it was seen, nor cleared the tree. It may say no although nobody has.
-    pub fn is_as_seen(&self, seen: SeenLeaf) -> Result<bool> {
+    /// Whether nobody has changed the leaf since it was seen, nor cleared the tree. It may say no although nobody has.
+    pub fn is_as_seen(&self, seen: SeenPlace) -> Result<bool> {
         on_tree!(self, tree => tree.is_as_seen(seen))
     }
     /// What all handles of one tree of a pool have in common, and no others while there is one.
@@ -443,7 +445,7 @@ pub(super) fn apply_alone(
 impl TreeChanges<'_> {
     /// Reads all that the changes will change or free, and stores where.
     pub fn touch(&self, places: &mut [Option<KeyPlace>]) -> Result<()> {
-        on_tree!(&self.tree, tree => tree.writable()?.touch(self.changes, places))
+        on_tree!(&self.tree, tree => tree.writable()?.touch(self.changes, self.seen, places))
     }
 
     /// Reads what names the root of the tree, which may become another one.

@@ -21,7 +21,7 @@ use super::buffers::Buffers;
 use super::dax::DaxStore;
 use super::file::FileStore;
 use super::medium::{DbTree, on_medium};
-use super::open_tree::{OpenTree, SeenLeaf, TreeHandle, ValueSource, put_from};
+use super::open_tree::{OpenTree, SeenPlace, TreeHandle, ValueSource, put_from};
 use super::reclaim::{Background, Reclaim};
 use super::versions::{Cut, ImageKeeper, Images};
 use crate::{Bytes, Durability, Error, Result};
@@ -151,8 +151,8 @@ impl PoolTree {
         bytes_of(copied, &here, &mut value).map(Some)
     }
 
-    /// The same, with the leaf that says so.
-    pub fn get_seen(&self, key: &[u8]) -> Result<(Option<Bytes>, SeenLeaf)> {
+    /// The same, with the place where it says so.
+    pub fn get_seen(&self, key: &[u8]) -> Result<(Option<Bytes>, SeenPlace)> {
         let (mut here, mut value) = ([0; HERE_BYTES], FoundValue::default());
         let (found, seen) = on_medium!(self, on => read(on.store(), || {
             on.tree.read_seen(|tree| tree.copy_or_find_value_seen(key, &mut here, &mut value))

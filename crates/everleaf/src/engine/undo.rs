@@ -15,7 +15,7 @@ const _: () = assert!(KEY_BYTES_MAX <= u32::MAX as usize, "a length is written a
 /// The values that changes will replace, in their order.
 pub(super) fn list(batch: &[TreeChanges<'_>]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    for TreeChanges { tree, changes } in batch {
+    for TreeChanges { tree, changes, .. } in batch {
         for change in *changes {
             let old = tree.get(change.key)?;
             push(&mut bytes, (tree.anchor(), change.key, old.as_deref()))?;

@@ -25,7 +25,9 @@ use std::time::{Duration, Instant};
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
-use crate::engine::{Alone, Buffer, Change, Engine, LockPlace, SeenLeaf, TreeChanges, TreeHandle};
+use crate::engine::{
+    Alone, Buffer, Change, Engine, KeyPlace, LockPlace, SeenPlace, TreeChanges, TreeHandle,
+};
 use crate::limits::check_key;
 use crate::snapshot::KeysAt;
 use crate::sorted::Sorted;
@@ -75,10 +77,20 @@ struct State {
     buffer: Buffer,
 }
 
-/// Leaves as they were read, each with the place of its tree.
+/// A key that was read without a cut, and its leaf.
+#[derive(Clone, Copy, Default)]
+struct ReadPlace {
+    /// The place of its tree.
+    tree: u32,
+    /// Where the key is among those that were read there, if it is short.
+    mark: Option<u32>,
+    seen: SeenPlace,
+}
+
+/// Leaves as they were read.
 #[derive(Default)]
 struct Leaves {
-    seen: [(u32, SeenLeaf); LEAVES],
+    seen: [ReadPlace; LEAVES],
     count: usize,
 }
 
@@ -87,12 +99,12 @@ impl Leaves {
         self.count == LEAVES
     }
 
-    fn push(&mut self, tree: u32, leaf: SeenLeaf) {
-        self.seen[self.count] = (tree, leaf);
+    fn push(&mut self, read: ReadPlace) {
+        self.seen[self.count] = read;
         self.count += 1;
     }
 
-    fn all(&self) -> &[(u32, SeenLeaf)] {
+    fn all(&self) -> &[ReadPlace] {
         &self.seen[..self.count]
     }
 }
@@ -253,16 +265,17 @@ impl Work {
         if !self.by_leaves.get() || self.state.borrow().leaves.is_full() {
             return Ok(None);
         }
-        let (value, leaf) = tree.on.get_seen(key)?;
+        let (value, seen) = tree.on.get_seen(key)?;
         let mut state = self.state.borrow_mut();
         // It was noted.
         let Ok(at) = state.place(tree.on.id()) else { return Ok(None) };
-        let no = state.places[at].1 as u32;
+        let no = state.places[at].1;
         // Also for the first one: who has seen a part of a commit may not end before that does.
         if !self.engine.is_whole() {
             return Ok(None);
         }
-        state.leaves.push(no, leaf);
+        let mark = state.trees[no].reads.mark(key);
+        state.leaves.push(ReadPlace { tree: no as u32, mark, seen });
         self.expect_leaves(&state)?;
         Ok(Some(value))
     }
@@ -399,8 +412,8 @@ impl Work {
 
     /// Makes all writes in one epoch, if nobody has changed what was read: or, if reads do not count, what is
     /// written. Says whether there are any.
-    pub fn commit(self) -> Result<bool> {
-        let state = self.state.into_inner();
+    pub fn commit(&mut self) -> Result<bool> {
+        let state = &*self.state.get_mut();
         if self.is_overtaken.get() {
             return Err(Error::Conflict { tree: "".into(), key: Vec::new(), attempts: 1 });
         }
@@ -408,22 +421,22 @@ impl Work {
         if count == 0 {
             return Ok(false);
         }
+        let cut = self.cut.get();
         let (mut few, mut many) = ([NO_CHANGE; FEW], Vec::new());
         let all = fallible::short(&mut few, &mut many, count, WRITES)?;
-        let writes = state.trees.iter().flat_map(|work| work.writes.range(UNBOUNDED, UNBOUNDED));
-        for (change, (key, value)) in all.iter_mut().zip(writes) {
-            *change = Change { key, value: value.as_deref() };
-        }
+        let (mut few, mut many) = ([None; FEW], Vec::new());
+        let seen = fallible::short(&mut few, &mut many, count, WRITES)?;
+        state.list_changes(all, seen, cut.is_none());
         let written = || state.trees.iter().filter(|work| !work.writes.is_empty());
-        let nothing = TreeChanges { tree: &state.trees[0].tree, changes: &[] };
+        let nothing = TreeChanges { tree: &state.trees[0].tree, changes: &[], seen: &[] };
         let (mut few, mut many) = ([nothing; FEW], Vec::new());
         let batch = fallible::short(&mut few, &mut many, written().count(), WRITES)?;
-        let mut rest = &*all;
+        let mut rest = (&*all, &*seen);
         for (part, TreeWork { tree, writes, .. }) in batch.iter_mut().zip(written()) {
-            let (changes, others) = rest.split_at(writes.len());
-            (*part, rest) = (TreeChanges { tree, changes }, others);
+            let (changes, others) = rest.0.split_at(writes.len());
+            let (seen, of_others) = rest.1.split_at(writes.len());
+            (*part, rest) = (TreeChanges { tree, changes, seen }, (others, of_others));
         }
-        let cut = self.cut.get();
         let validate = || match cut {
             Some(cut) if self.notes_reads => state.validate_reads(cut),
             Some(cut) => state.validate_writes(cut),
@@ -441,11 +454,34 @@ impl Work {
 }
 
 impl State {
+    /// Lists all writes, and where their keys were read, if that was without a cut.
+    fn list_changes<'s>(
+        &'s self,
+        changes: &mut [Change<'s>],
+        seen: &mut [Option<KeyPlace>],
+        is_without_cut: bool,
+    ) {
+        let mut lists = changes.iter_mut().zip(seen);
+        for (no, work) in self.trees.iter().enumerate() {
+            for (key, value) in work.writes.range(UNBOUNDED, UNBOUNDED) {
+                let Some((change, seen)) = lists.next() else { return };
+                *change = Change { key, value: value.as_deref() };
+                if is_without_cut {
+                    let is_of = |read: &&ReadPlace| {
+                        let is_at = |mark| work.reads.has_at(mark, key);
+                        read.tree as usize == no && read.mark.is_some_and(is_at)
+                    };
+                    *seen = self.leaves.all().iter().find(is_of).map(|read| read.seen.place);
+                }
+            }
+        }
+    }
+
     /// Whether the leaves that were read without a cut are as they were.
     fn validate_leaves(&self) -> Result<()> {
-        for (no, leaf) in self.leaves.all() {
-            let TreeWork { tree, name, .. } = &self.trees[*no as usize];
-            if !tree.is_as_seen(*leaf)? {
+        for read in self.leaves.all() {
+            let TreeWork { tree, name, .. } = &self.trees[read.tree as usize];
+            if !tree.is_as_seen(read.seen)? {
                 // Which key it was nobody knows, nor needs to: it is tried again.
                 return Err(Error::Conflict {
                     tree: (&**name).into(),

@@ -1,6 +1,9 @@
 //! Transactions that read without a cut at first: what others change under them has them begin again, with one.
 
+use std::collections::BTreeMap;
+
 use everleaf::{Db, Error, Result, Transaction, TransactionOptions, Tree};
+use everleaf_testing::Rng;
 
 /// A pool with a tree of pairs in many leaves, each with its key as its value.
 fn pool() -> (Db, Tree) {
@@ -204,4 +207,60 @@ fn readers_beside_commits_and_batches_see_all_of_each_or_nothing() {
         is_done.store(true, std::sync::atomic::Ordering::Relaxed);
         reader.join().expect("no panic");
     });
+}
+
+#[test]
+fn what_was_read_is_written_where_it_was_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("p");
+    let mut db = Db::open(&path).expect("opens");
+    let mut model = [BTreeMap::new(), BTreeMap::new()];
+    let mut rng = Rng(7);
+    for round in 0..1_500_u32 {
+        let trees = ["a", "b"].map(|name| db.tree(name).expect("room"));
+        // Lengths on both sides of what a leaf holds, and a reader notes; few keys, so that they are there, gone, and twice
+        // in one transaction; some next to each other in one leaf.
+        let picks: Vec<_> = (0..1 + rng.below(6))
+            .map(|_| {
+                let n = rng.below(60) as u32;
+                let mut key = n.to_be_bytes().to_vec();
+                key.resize(if n.is_multiple_of(7) { 200 } else { 4 }, n as u8);
+                let len = [0, 8, 100, 900, 5_000, 70_000][rng.below(6) as usize];
+                let value = (!rng.one_in(4)).then(|| vec![round as u8; len]);
+                (rng.below(2) as usize, key, value, rng.one_in(3))
+            })
+            .collect();
+        db.transact(|tx| {
+            for (no, key, _, _) in picks.iter().filter(|(.., is_unread)| !is_unread) {
+                let expected = model[*no].get(key).map(|value: &Vec<u8>| &value[..]);
+                assert_eq!(tx.get(&trees[*no], key)?.as_deref(), expected, "round {round}");
+            }
+            for (no, key, value, _) in &picks {
+                match value {
+                    Some(value) => tx.put(&trees[*no], key, value)?,
+                    None => tx.delete(&trees[*no], key)?,
+                }
+            }
+            Ok::<_, Error>(())
+        })
+        .expect("nobody is in the way");
+        for (no, key, value, _) in picks {
+            match value {
+                Some(value) => model[no].insert(key, value),
+                None => model[no].remove(&key),
+            };
+        }
+        if round % 300 == 299 {
+            assert!(db.check().expect("sound").is_empty(), "round {round}");
+            drop((trees, db));
+            db = Db::open(&path).expect("opens");
+            for (name, model) in ["a", "b"].iter().zip(&model) {
+                let tree = db.tree(name).expect("room");
+                let pairs =
+                    tree.iter().map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())));
+                let pairs: BTreeMap<_, _> = pairs.collect::<Result<_>>().expect("sound");
+                assert!(pairs == *model, "round {round}");
+            }
+        }
+    }
 }

@@ -7,7 +7,8 @@
 //! change   latch the leaf at that version, without a descent; change entry by entry; one step for all
 //! ```
 //!
-//! Somebody else may have changed the leaf between the two: then it is touched again. A change that asks for more
+//! Whoever has read a key knows its place. If nobody has changed the leaf since, that key is touched without a descent.
+//! Somebody else may have changed the leaf between touch and change: then it is touched again. A change that asks for more
 //! than its leaf, since it has no room or the value lives elsewhere, is made alone, as a single put is.
 //!
 //! A caller that must know before the first change that none will fail for want of room looks ahead at the nodes that
@@ -15,10 +16,10 @@
 
 use std::borrow::Borrow;
 
-use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, Version, fallible};
+use everleaf_pmem::{Error, LatchGuard, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::{Stop, retry};
 
-use crate::blink::descend::{Blink, FoundNode, Latched, Seek};
+use crate::blink::descend::{Blink, FoundNode, KeyPlace, Latched, Seek};
 use crate::blink::write::{Condition, KeepBefore, Keeping, Old, Unwanted, Verdict};
 use crate::node::{
     InLeaf, InputOf, KeyOf, Kind, NodeAt, NodeRoom, PutPoint, Rank, TreeKey, ValueOf, sibling,
@@ -45,14 +46,6 @@ impl<Q: ?Sized, V: ?Sized> Clone for BatchChange<'_, Q, V> {
     }
 }
 impl<Q: ?Sized, V: ?Sized> Copy for BatchChange<'_, Q, V> {}
-
-/// Where a change will happen, if nobody changes the leaf before.
-#[derive(Debug, Clone, Copy)]
-pub struct KeyPlace {
-    leaf: PageNo,
-    version: Version,
-    rank: Rank,
-}
 
 impl KeyPlace {
     /// Whether the key is there.
@@ -83,21 +76,41 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// Looks at all that some changes, whose keys ascend, will change or free, and stores the place of each. A page that
     /// cannot be read, or that is damaged, is an error now, and not when the changes are half made. O(log n) for each
-    /// leaf, and for each key within its leaf.
+    /// leaf, and for each key within its leaf. Where `seen` has a place, the key of the change was read there.
     ///
     /// # Errors
     /// I/O errors, Corrupt, NoMemory.
     pub fn touch(
         &self,
         changes: &[ChangeOf<'_, K>],
+        seen: &[Option<KeyPlace>],
         places: &mut [Option<KeyPlace>],
     ) -> Result<()> {
         debug_assert_eq!(changes.len(), places.len());
         let (mut done, mut parent) = (0, None);
         while done < changes.len() {
+            if let Some(Some(place)) = seen.get(done)
+                && self.touch_seen(place)?
+            {
+                places[done] = Some(*place);
+                done += 1;
+                continue;
+            }
             done += self.touch_leaf(&mut parent, &changes[done..], &mut places[done..])?;
         }
         Ok(())
+    }
+
+    /// The same for a key that was read. False if somebody has changed its leaf since, or it has more to be looked at.
+    fn touch_seen(&self, place: &KeyPlace) -> Result<bool> {
+        let page = self.medium().page(place.leaf)?;
+        let Some(held) = page.latch().upgrade(place.version) else { return Ok(false) };
+        let is_all = K::node(page).is_some_and(|leaf| {
+            let entry = place.rank.exact.then(|| leaf.entry(place.rank.le - 1));
+            entry.is_none_or(|entry| K::record(leaf.shape(), entry).is_none())
+        });
+        held.unlock_unchanged();
+        Ok(is_all)
     }
 
     /// The same for those of the first leaf; says how many they are. `parent` is the node above the leaf of the

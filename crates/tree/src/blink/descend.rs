@@ -15,7 +15,7 @@ use everleaf_pool::{LargeValue, Pool, StoredValue};
 
 use crate::blink::reading::Reading;
 use crate::node::{
-    FoundValue, KeyOf, Kind, NodeAt, NodeBytes, OwnedKeyOf, Shape, ValueOf, damaged, settled,
+    FoundValue, KeyOf, Kind, NodeAt, NodeBytes, OwnedKeyOf, Rank, Shape, ValueOf, damaged, settled,
 };
 use crate::slots::racing::Racing;
 
@@ -151,11 +151,12 @@ pub(crate) struct FoundNode<'m, K: Kind> {
     pub lag: Option<Lag>,
 }
 
-/// A leaf as somebody has seen it.
+/// Where a key is, or would be, while its leaf is as it was in this version.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LeafSeen {
-    leaf: PageNo,
-    version: Version,
+pub struct KeyPlace {
+    pub(super) leaf: PageNo,
+    pub(super) version: Version,
+    pub(super) rank: Rank,
 }
 
 /// A node and its latch.
@@ -572,7 +573,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         self.copy_or_find_value_in(key, buf, value, |_| ())
     }
 
-    /// The same, for who asks later whether the leaf [is as it was](Self::is_as_seen).
+    /// The same, with the place of the key, for who asks later whether its leaf [is as it was](Self::is_as_seen).
     ///
     /// # Errors
     /// As [`get_into`](Self::get_into).
@@ -582,19 +583,20 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         key: &[u8],
         buf: &mut [u8],
         value: &mut FoundValue,
-    ) -> Result<(Option<Option<usize>>, LeafSeen)> {
-        let mut leaf = LeafSeen::default();
-        let found = self.copy_or_find_value_in(key, buf, value, |seen| leaf = seen)?;
-        Ok((found, leaf))
+    ) -> Result<(Option<Option<usize>>, KeyPlace)> {
+        let mut place = KeyPlace::default();
+        let found = self.copy_or_find_value_in(key, buf, value, |seen| place = seen)?;
+        Ok((found, place))
     }
 
-    /// Whether nobody has changed a leaf since it was seen. It may say no although nobody has, if somebody has looked for
-    /// pages that memory could do without. Of a tree that was [taken over](Self::take_over) since it says nothing.
+    /// Whether nobody has changed the leaf of a key since it was seen there. It may say no although nobody has, if somebody
+    /// has looked for pages that memory could do without. Of a tree that was [taken over](Self::take_over) since it says
+    /// nothing.
     ///
     /// # Errors
     /// Those of looking at a page.
     #[inline]
-    pub fn is_as_seen(&self, seen: LeafSeen) -> Result<bool> {
+    pub fn is_as_seen(&self, seen: KeyPlace) -> Result<bool> {
         Ok(self.medium().page(seen.leaf)?.latch().validate(seen.version))
     }
 
@@ -604,25 +606,24 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         key: &[u8],
         buf: &mut [u8],
         value: &mut FoundValue,
-        mut see: impl FnMut(LeafSeen),
+        mut see: impl FnMut(KeyPlace),
     ) -> Result<Option<Option<usize>>> {
         let found = self.read_spot(
             Seek::At(key),
             |spot| {
                 let at = &spot.node;
-                see(LeafSeen { leaf: at.page().no(), version: spot.version });
-                let found = |entry| {
-                    let inside = K::value_inside(entry);
-                    if let Some(room) = inside.and_then(|bytes| buf.get_mut(..bytes)) {
-                        K::part_into(&self.pool, at.shape(), entry, 0, room)?;
-                        return Ok(StoredValue::Inline(inside));
-                    }
-                    Ok(match K::value_into(&self.pool, at.shape(), entry, value)? {
-                        StoredValue::Inline(()) => StoredValue::Inline(None),
-                        StoredValue::External(far) => StoredValue::External(far),
-                    })
-                };
-                K::find(&self.pool, at, key, found)
+                let (rank, entry) = K::locate(&self.pool, at, key)?;
+                see(KeyPlace { leaf: at.page().no(), version: spot.version, rank });
+                let Some(entry) = entry else { return Ok(None) };
+                let inside = K::value_inside(entry);
+                if let Some(room) = inside.and_then(|bytes| buf.get_mut(..bytes)) {
+                    K::part_into(&self.pool, at.shape(), entry, 0, room)?;
+                    return Ok(Some(StoredValue::Inline(inside)));
+                }
+                Ok(Some(match K::value_into(&self.pool, at.shape(), entry, value)? {
+                    StoredValue::Inline(()) => StoredValue::Inline(None),
+                    StoredValue::External(far) => StoredValue::External(far),
+                }))
             },
             |_| Ok(None),
         )?;

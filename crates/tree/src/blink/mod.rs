@@ -53,10 +53,10 @@ mod walk;
 mod words;
 mod write;
 
-pub use batch::{BatchChange, KeyPlace, Stage};
+pub use batch::{BatchChange, Stage};
 pub use create::{first_touch, gap, redo};
 pub use cursor::{Cursor, InPast, Stepped};
-pub use descend::{Blink, LeafSeen, Seek};
+pub use descend::{Blink, KeyPlace, Seek};
 pub(crate) use merge::announced;
 pub use past::Was;
 pub use pop::End;

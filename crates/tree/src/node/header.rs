@@ -166,7 +166,7 @@ impl RightBounds {
 }
 
 /// Where a key is in a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rank {
     /// Slots with a smaller or equal key.
     pub le: usize,
