@@ -49,8 +49,9 @@ pub use everleaf_pool::Leaks;
 pub use hybrid::BdTree;
 pub use index::Index;
 pub use named::{
-    CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
-    FastFairF, FastFairS, FastLogging, SlottedTree, StringTree, VolatileCirc, VolatileStd,
+    CircTree, CircTreeBinary, CircTreeF, CircTreeLeafF, CircTreeLs, CircTreeSegment, CircTreeWalk,
+    FastFair, FastFairBinary, FastFairF, FastFairLeafF, FastFairS, FastFairWalk, FastLogging,
+    SlottedTree, StringTree, VolatileCirc, VolatileStd,
 };
 pub use new_tree::after_undo;
 pub use node::{FoundValue, Kind};

@@ -6,6 +6,9 @@
 //! | [`Linear`] | [`FastFair`] | | [`FastFairBinary`] | [`FastFairS`] | [`FastFairF`] |
 //! | [`Circular`] | [`CircTreeLs`] | [`CircTreeSegment`] | [`CircTreeBinary`] | [`CircTree`] | [`CircTreeF`] |
 //!
+//! With sentinels as printed, [`SentinelWalk`], the two are [`FastFairWalk`] and [`CircTreeWalk`]; with fingerprints in
+//! leaves alone, [`FingerprintInLeaves`], [`FastFairLeafF`] and [`CircTreeLeafF`].
+//!
 //! The volatile trees that the papers compare with are the same types on
 //! [`Dram`], where a flush and a fence cost nothing.
 
@@ -18,8 +21,8 @@ use crate::blink::{Blink, Reading};
 use crate::index::Index;
 use crate::recovery::{self, Recovery};
 use crate::slots::{
-    Binary, Circular, Fingerprint, Layout, Linear, Logged, Probe, Scan, Segment, Sentinel, Strings,
-    Words,
+    Binary, Circular, Fingerprint, FingerprintInLeaves, Layout, Linear, Logged, Probe, Scan,
+    Segment, Sentinel, SentinelWalk, Strings, Words,
 };
 use crate::slotted::Slotted;
 
@@ -38,6 +41,12 @@ pub type CircTreeLs<M> = Blink<M, (Circular, Scan, Words)>;
 /// Circ-Tree with fingerprints.
 pub type CircTreeF<M> = Blink<M, (Circular, Fingerprint, Words)>;
 
+/// Circ-Tree with the Sentinel Array as printed: in leaves, walked (Sentinel Array §3).
+pub type CircTreeWalk<M> = Blink<M, (Circular, SentinelWalk, Words)>;
+
+/// Circ-Tree with fingerprints in leaves alone (Sentinel Array §4).
+pub type CircTreeLeafF<M> = Blink<M, (Circular, FingerprintInLeaves, Words)>;
+
 /// FAST+FAIR: linear nodes, linear search.
 pub type FastFair<M> = Blink<M, (Linear, Scan, Words)>;
 
@@ -49,6 +58,12 @@ pub type FastFairS<M> = Blink<M, (Linear, Sentinel, Words)>;
 
 /// FAST+FAIR with fingerprints.
 pub type FastFairF<M> = Blink<M, (Linear, Fingerprint, Words)>;
+
+/// FAST+FAIR with the Sentinel Array as printed: in leaves, walked (Sentinel Array §3).
+pub type FastFairWalk<M> = Blink<M, (Linear, SentinelWalk, Words)>;
+
+/// FAST+FAIR with fingerprints in leaves alone (Sentinel Array §4).
+pub type FastFairLeafF<M> = Blink<M, (Linear, FingerprintInLeaves, Words)>;
 
 /// FAST+Logging: shifts as FAST+FAIR's, splits under an undo log (FAST+FAIR §6).
 pub type FastLogging<M> = Blink<M, (Logged<Linear>, Scan, Words)>;
@@ -134,12 +149,16 @@ names! {
     "FastFairBinary" => Linear, Binary;
     "FastFairF" => Linear, Fingerprint;
     "FastFairS" => Linear, Sentinel;
+    "FastFairWalk" => Linear, SentinelWalk;
+    "FastFairLeafF" => Linear, FingerprintInLeaves;
     "FastLogging" => Logged<Linear>, Scan;
     "CircTreeLs" => Circular, Scan;
     "CircTreeSegment" => Circular, Segment;
     "CircTreeBinary" => Circular, Binary;
     "CircTreeF" => Circular, Fingerprint;
     "CircTree" => Circular, Sentinel;
+    "CircTreeWalk" => Circular, SentinelWalk;
+    "CircTreeLeafF" => Circular, FingerprintInLeaves;
 }
 
 /// A medium on which a tree is to be made, or is.

@@ -66,3 +66,22 @@ fn circ_tree_loads_the_header_of_a_leaf_and_the_lines_of_its_search() {
         assert_eq!((lines.inside, lines.outside), (4, 2), "key {key}");
     }
 }
+
+/// Algorithm 1 of Sentinel Array in a leaf of 4 KB: the sentinels up to the first greater one, and a line of slots.
+#[test]
+fn sentinels_as_printed_are_read_up_to_the_first_greater_one() {
+    let (medium, span) = memory(256);
+    let tree = create("FastFairWalk", Reading::Optimistic, medium).expect("a pool").index;
+    // In no order: a streak would be cut off.
+    let keys = 240u64;
+    for i in 0..keys {
+        let key = i * 7 % keys;
+        assert_eq!(tree.insert(key, !key).expect("space"), None);
+    }
+    for key in 0..keys {
+        let lines = get(&*tree, &span, key);
+        let walked = (key / 4 + 2).min(keys / 4);
+        // Root and leaf: a header and a line of slots each.
+        assert_eq!((lines.inside, lines.outside), (4, walked.div_ceil(8)), "key {key}");
+    }
+}

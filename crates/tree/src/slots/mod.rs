@@ -53,6 +53,7 @@ pub mod racing;
 pub mod sentinel;
 mod streak;
 mod strings;
+pub mod walk;
 mod words;
 mod writer;
 
@@ -66,6 +67,7 @@ pub use linear::{Linear, Logged};
 pub use probe::{Binary, Probe, Scan, Segment};
 pub use sentinel::Sentinel;
 pub use strings::Strings;
+pub use walk::{FingerprintInLeaves, InLeaves, SentinelWalk, Walk};
 pub use words::Words;
 pub use writer::{Limits, Slot, SlotsImage};
 

@@ -7,7 +7,9 @@ use everleaf_crash_check::{Coverage, Explorer, Mutation};
 use everleaf_pmem::sim::Event;
 use everleaf_pmem::{Dram, Geometry, Medium, Sim};
 use everleaf_tree::slots::racing::Racing;
-use everleaf_tree::slots::{Circular, Fingerprint, Layout, Linear, Probe, Scan, Segment, Sentinel};
+use everleaf_tree::slots::{
+    Circular, Fingerprint, Layout, Linear, Probe, Scan, Segment, Sentinel, SentinelWalk, Walk,
+};
 
 fn inserting(node: Node, pos: usize) -> Scene {
     let change = insert(&node, pos);
@@ -44,6 +46,8 @@ fn crash_node() {
     all += crashes_of::<Circular, Segment>();
     all += crashes_of::<Linear, Scan>();
     all += crashes_of::<Linear, Fingerprint>();
+    all += crashes_of::<Circular, SentinelWalk>();
+    all += crashes_of::<Linear, SentinelWalk>();
     print("changes of one node", all);
     assert!(all.images > 300 && all.nested > 300, "{all}");
 }
@@ -139,5 +143,7 @@ fn probes() {
         invariants::<Sentinel>(page, space.shape).expect("as a walk");
         invariants::<Scan>(page, space.shape).expect("as a walk");
         invariants::<Segment>(page, space.shape).expect("as a walk");
+        invariants::<SentinelWalk>(page, space.shape).expect("as a walk");
+        invariants::<Walk>(page, space.shape).expect("in inner nodes, too");
     }
 }

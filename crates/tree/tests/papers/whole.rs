@@ -12,7 +12,9 @@ use everleaf_crash_check::{
     CrashPoint, Explorer, MapWrite, Mutate, Mutation, Recording, Script, SharedMedium, Trace,
 };
 use everleaf_pmem::{Counted, Dram, Geometry, Medium, Sim};
-use everleaf_tree::{CircTree, FastFair, FastLogging, Index, Reading, leaks, recover as walk_all};
+use everleaf_tree::{
+    CircTree, CircTreeWalk, FastFair, FastLogging, Index, Reading, leaks, recover as walk_all,
+};
 
 fn dram(slots: u32) -> Dram {
     Dram::new(Geometry::new(slots).expect("valid"), 1 << 12).expect("memory")
@@ -136,7 +138,12 @@ fn conformance() {
 
 #[test]
 fn model() {
-    let (tree, mut model) = (CircTree::<Dram>::make(dram(4)).expect("space"), BTreeMap::new());
+    against_map::<CircTree<Dram>>();
+    against_map::<CircTreeWalk<Dram>>();
+}
+
+fn against_map<T: Kind>() {
+    let (tree, mut model) = (T::make(dram(8)).expect("space"), BTreeMap::new());
     for step in random_steps(1, 2000, 100) {
         match step {
             MapWrite::Insert(key, value) => {
@@ -148,7 +155,7 @@ fn model() {
         }
     }
     let pairs: Vec<_> = model.into_iter().collect();
-    assert_eq!(entries::<CircTree<Dram>, _>(&tree).expect("memory"), pairs);
+    assert_eq!(entries::<T, _>(&tree).expect("memory"), pairs);
 }
 
 /// `readers.rs`: a reader that does not wait beside a writer finds what stays.

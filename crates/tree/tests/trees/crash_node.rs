@@ -8,7 +8,7 @@ use crate::common::{END, LAST, Node, Nodes, RIGHT, print, to};
 use everleaf_crash_check::{Coverage, Explorer};
 use everleaf_pmem::Sim;
 use everleaf_tree::slots::{
-    Binary, Circular, Fingerprint, Linear, Probe, Scan, Segment, Sentinel, Slot,
+    Binary, Circular, Fingerprint, Linear, Probe, Scan, Segment, Sentinel, SentinelWalk, Slot,
 };
 
 /// Recovery does not know the probe, so crashes inside of recovery are explored with one of them.
@@ -158,6 +158,7 @@ fn everything_in_every_circular_node_of_4_slots() {
     everything_of::<Circular, Binary>(4, &shallow());
     everything_of::<Circular, Scan>(4, &shallow());
     everything_of::<Circular, Segment>(4, &shallow());
+    everything_of::<Circular, SentinelWalk>(4, &shallow());
 }
 
 #[test]
@@ -166,6 +167,7 @@ fn everything_in_every_linear_node_of_4_slots() {
     everything_of::<Linear, Fingerprint>(4, &shallow());
     everything_of::<Linear, Binary>(4, &shallow());
     everything_of::<Linear, Scan>(4, &shallow());
+    everything_of::<Linear, SentinelWalk>(4, &shallow());
 }
 
 #[test]
@@ -176,6 +178,12 @@ fn everything_in_every_circular_node_of_8_slots() {
 #[test]
 fn everything_in_every_circular_node_of_8_slots_with_fingerprints() {
     everything_of::<Circular, Fingerprint>(8, &shallow());
+}
+
+#[test]
+fn everything_in_every_node_of_8_slots_with_sentinels_that_are_walked() {
+    everything_of::<Circular, SentinelWalk>(8, &shallow());
+    everything_of::<Linear, SentinelWalk>(8, &shallow());
 }
 
 #[test]

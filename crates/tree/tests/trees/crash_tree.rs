@@ -17,8 +17,8 @@ use everleaf_crash_check::{
 };
 use everleaf_pmem::{Dram, Medium, Sim};
 use everleaf_tree::{
-    CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, FastFair, FastFairBinary,
-    FastFairF, FastFairS, FastLogging, Index, StringTree, leaks,
+    CircTree, CircTreeBinary, CircTreeF, CircTreeLs, CircTreeSegment, CircTreeWalk, FastFair,
+    FastFairBinary, FastFairF, FastFairS, FastFairWalk, FastLogging, Index, StringTree, leaks,
 };
 
 /// How scripts are crashed.
@@ -319,6 +319,8 @@ fn every_other_probe_survives_crashes() {
     crash_all::<CircTreeSegment<Dram>>(&plan, 0);
     crash_all::<CircTreeBinary<Dram>>(&plan, 0);
     crash_all::<CircTreeF<Dram>>(&plan, 0);
+    crash_all::<CircTreeWalk<Dram>>(&plan, 0);
+    crash_all::<FastFairWalk<Dram>>(&plan, 0);
 }
 
 /// With caches that survive there is one image after each store: only the order counts.

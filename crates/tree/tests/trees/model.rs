@@ -9,7 +9,8 @@ use everleaf_pmem::{Dram, Geometry, Medium};
 use everleaf_tree::blink::{Blink, Condition};
 use everleaf_tree::slots::Strings;
 use everleaf_tree::slots::{
-    Binary, Circular, Fingerprint, Layout, Linear, Logged, Probe, Scan, Segment, Sentinel,
+    Binary, Circular, Fingerprint, FingerprintInLeaves, Layout, Linear, Logged, Probe, Scan,
+    Segment, Sentinel, SentinelWalk,
 };
 use everleaf_tree::{INDEX_ANCHOR, Index, StringTree, format};
 use rand::{Rng, RngExt, SeedableRng};
@@ -97,6 +98,8 @@ fn words_behave_like_btreemap_in_circular_nodes() {
         words_against_model::<Circular, Binary>(slots);
         words_against_model::<Circular, Segment>(slots);
         words_against_model::<Circular, Scan>(slots);
+        words_against_model::<Circular, SentinelWalk>(slots);
+        words_against_model::<Circular, FingerprintInLeaves>(slots);
     }
 }
 
@@ -108,6 +111,8 @@ fn words_behave_like_btreemap_in_linear_nodes() {
         words_against_model::<Linear, Binary>(slots);
         words_against_model::<Linear, Segment>(slots);
         words_against_model::<Linear, Scan>(slots);
+        words_against_model::<Linear, SentinelWalk>(slots);
+        words_against_model::<Linear, FingerprintInLeaves>(slots);
         words_against_model::<Logged<Linear>, Scan>(slots);
     }
 }

@@ -1,17 +1,21 @@
 //! How parameters are shown to a reader.
 
 /// Systems that the papers call otherwise.
-const SYSTEMS: [(&str, &str); 32] = [
+const SYSTEMS: [(&str, &str); 36] = [
     ("FastFair", "FAST+FAIR"),
     ("FastFairBinary", "FAST+FAIR, binary search"),
     ("FastFairF", "FAST+FAIR_F"),
     ("FastFairS", "FAST+FAIR_S"),
+    ("FastFairWalk", "FAST+FAIR_S as printed"),
+    ("FastFairLeafF", "FAST+FAIR_F, leaves alone"),
     ("FastLogging", "FAST+Logging"),
     ("CircTree", "Circ-Tree with sentinels"),
     ("CircTreeBinary", "Circ-Tree, binary search"),
     ("CircTreeF", "Circ-Tree_F"),
     ("CircTreeLs", "Circ-Tree_ls"),
     ("CircTreeSegment", "Circ-Tree (published search)"),
+    ("CircTreeWalk", "Circ-Tree_S as printed"),
+    ("CircTreeLeafF", "Circ-Tree_F, leaves alone"),
     ("VolatileStd", "Volatile_std"),
     ("VolatileCirc", "Volatile_circ"),
     ("BLink", "B-link, in memory"),
