@@ -106,7 +106,9 @@ impl Node {
                 (None, Free::Stale) if self.right.sibling != 0 => {
                     Slot { ident: 900 + pos as u64, payload: stale }
                 }
-                (None, Free::Voided) => Slot { ident: void, payload: self.low + pos as u64 },
+                (None, Free::Voided) => {
+                    Slot { ident: void, payload: self.low.wrapping_add(pos as u64) }
+                }
                 _ => Slot { ident: void, payload: 7 },
             };
             let p = run.slot(page, pos);
