@@ -38,7 +38,7 @@ count() {
     fi
     # "1,234 (5.6%)  file:instructions::db_put [program]" -> "db_put 0.12".
     callgrind_annotate --auto=no --inclusive=yes --threshold=100 "$out/calls" \
-        | sed -nE 's/^ *([0-9,]+) .*:(instructions::)?((db|words|c)_[a-z0-9_]+) \[.*/\3 \1/p' | tr -d , \
+        | sed -nE 's/^ *([0-9,]+) .*:(instructions::)?((db|words|circ|c)_[a-z0-9_]+) \[.*/\3 \1/p' | tr -d , \
         | awk -v n="$(awk '$1 == "operations" { print $2 }' "$out/said")" '{ printf "%s %.0f\n", $1, $2 / n }'
 }
 
@@ -46,11 +46,11 @@ cc -std=c99 -O2 -Icrates/capi/include -o "$out/in_c" crates/capi/tests/instructi
     "$release/libeverleaf.a" -lpthread -ldl -lm
 "$release/examples/instructions" "$out/keys"
 {
-    count instructions::db_ instructions::words_ -- "$release/examples/instructions"
+    count instructions::db_ instructions::words_ instructions::circ_ -- "$release/examples/instructions"
     count c_get c_put c_next -- "$out/in_c" "$out/pool" "$out/keys"
 } | sort > "$out/counts"
-if [ "$(wc -l < "$out/counts")" -ne 39 ]; then
-    echo "not the 39 counts that were expected:" && cat "$out/counts"
+if [ "$(wc -l < "$out/counts")" -ne 42 ]; then
+    echo "not the 42 counts that were expected:" && cat "$out/counts"
     exit 1
 fi
 awk '

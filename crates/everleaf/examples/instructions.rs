@@ -16,6 +16,7 @@ use std::path::Path;
 
 use everleaf::{Cursor, Db, Options, SnapshotTree, Transaction, Tree};
 use everleaf_file::FileOptions;
+use everleaf_pmem::{Dram, Geometry};
 use everleaf_tree::{CircTree, FilePool, INDEX_ANCHOR, Index};
 use rand::RngExt;
 use rand::seq::SliceRandom;
@@ -26,6 +27,8 @@ use rand_xoshiro::rand_core::SeedableRng;
 const FILL: usize = 40_000;
 /// Operations of each kind that are counted; `ci/instructions.sh` divides by it.
 const OPERATIONS: usize = 10_000;
+/// Pairs in a tree in memory, which has three levels, too: its nodes are twice as large.
+const MANY: usize = 1_000_000;
 /// Changes of a batch.
 const BATCH: usize = 1000;
 /// Pairs of a short range.
@@ -531,6 +534,51 @@ fn words(path: &Path) -> Result<()> {
     Ok(())
 }
 
+// The tree of words in memory.
+
+#[inline(never)]
+fn circ_get(tree: &CircTree<Dram>, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(Index::get(tree, *key)?);
+    }
+    Ok(())
+}
+
+/// The same, 16 keys at a time.
+#[inline(never)]
+fn circ_get_many(tree: &CircTree<Dram>, keys: &[u64]) -> Result<()> {
+    let mut values = Vec::with_capacity(16);
+    for keys in keys.chunks(16) {
+        values.clear();
+        Index::get_many(tree, keys, &mut values)?;
+        black_box(&values);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn circ_put(tree: &CircTree<Dram>, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(Index::insert(tree, *key, *key)?);
+    }
+    Ok(())
+}
+
+fn circ() -> Result<()> {
+    let geometry = Geometry::new(256).ok_or("no power of two")?;
+    let pool = everleaf_tree::format(Dram::new(geometry, 1 << 14)?)?;
+    let tree = CircTree::create(pool.into(), INDEX_ANCHOR)?;
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(12);
+    let mut keys: Vec<u64> = (0..MANY + OPERATIONS).map(|_| rng.random()).collect();
+    for key in &keys[..MANY] {
+        Index::insert(&tree, *key, *key)?;
+    }
+    circ_put(&tree, &keys[MANY..])?;
+    keys.shuffle(&mut rng);
+    circ_get(&tree, &keys[..OPERATIONS])?;
+    circ_get_many(&tree, &keys[..OPERATIONS])
+}
+
 /// Keys behind which there are enough others for a short range.
 fn middle(keys: &mut Keys) -> Vec<u64> {
     let end = ((FILL + OPERATIONS - SHORT) as u64) << 40;
@@ -552,6 +600,7 @@ fn main() -> Result<()> {
     }
     let dir = tempfile::tempdir()?;
     db(&dir.path().join("db"))?;
+    circ()?;
     words(&dir.path().join("words"))?;
     writeln!(stdout(), "operations {OPERATIONS}")?;
     Ok(())

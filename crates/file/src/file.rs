@@ -523,6 +523,10 @@ impl Medium for File {
         let region = &self.inner.region;
         region.page(no).ok_or_else(|| outside(no, region.limit(), region.geometry(), "data"))
     }
+    #[inline(always)]
+    fn page_if_any(&self, no: PageNo) -> Option<Page<'_>> {
+        self.inner.region.page(no)
+    }
     fn page_place(&self, no: PageNo) -> u64 {
         self.inner.newest(no).map_or(0, |placed| placed.place)
     }

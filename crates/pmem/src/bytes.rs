@@ -305,28 +305,28 @@ fn short(bytes: &[u8]) -> u64 {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 static WIDTH: AtomicU8 = AtomicU8::new(UNKNOWN);
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const UNKNOWN: u8 = 0;
+pub(crate) const UNKNOWN: u8 = 0;
 /// None that are used here.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const NO_AVX: u8 = 1;
+pub(crate) const NO_AVX: u8 = 1;
 /// Those of 32 bytes, by AVX2.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const AVX2: u8 = 2;
+pub(crate) const AVX2: u8 = 2;
 /// Those of 64 bytes, by AVX-512F.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const AVX512: u8 = 3;
+pub(crate) const AVX512: u8 = 3;
 
 /// The widest vectors that the processor has. 0: nobody has asked it yet, see [`find_width`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-fn width() -> u8 {
+pub(crate) fn width() -> u8 {
     WIDTH.load(atomic::Ordering::Relaxed)
 }
 
 /// Asks the processor.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[cold]
-fn find_width() {
+pub(crate) fn find_width() {
     let width = if std::arch::is_x86_feature_detected!("avx512f") {
         AVX512
     } else if std::arch::is_x86_feature_detected!("avx2") {
@@ -371,7 +371,7 @@ unsafe fn rank_le(at: *const AtomicU64, n: usize, key: u64) -> usize {
 ///
 /// # Safety
 /// `at` must point to `n` readable atomics.
-pub(crate) unsafe fn count_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
+unsafe fn count_le_scalar(at: *const AtomicU64, n: usize, key: u64) -> usize {
     // SAFETY: the caller promises n readable atomics.
     let words = unsafe { std::slice::from_raw_parts(at, n) };
     words.iter().filter(|w| w.load(atomic::Ordering::Acquire) <= key).count()
@@ -482,7 +482,7 @@ mod scalar {
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) mod x86 {
+mod x86 {
     use std::arch::asm;
     use std::arch::x86_64::*;
     use std::sync::atomic::AtomicU64;

@@ -58,6 +58,10 @@ impl Medium for Dram {
             None => Err(outside(no, self.limit(), self.geometry(), "memory")),
         }
     }
+    #[inline(always)]
+    fn page_if_any(&self, no: PageNo) -> Option<Page<'_>> {
+        self.region.page(no)
+    }
     fn fetch(&self, _: Page<'_>, _: &mut Redo<'_>) -> Result<()> {
         Ok(())
     }

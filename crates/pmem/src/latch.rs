@@ -114,6 +114,14 @@ impl Latch {
         }
     }
 
+    /// As [`read_version`](Self::read_version), without waiting and without a change of the latch: `None` unless the page may be
+    /// read now.
+    #[inline(always)]
+    pub fn read_version_now(&self) -> Option<Version> {
+        let word = self.load(Ordering::Acquire);
+        (word & (LOCKED | READY) == READY).then_some(Version(word))
+    }
+
     #[cold]
     fn read_version_slow(&self) -> Seen {
         let mut wait = Backoff::default();

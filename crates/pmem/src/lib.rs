@@ -54,6 +54,7 @@ pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WOR
 pub use retries::Retries;
 pub use shared::{PAIRS_AHEAD, SharedPair, SharedPart, SharedRoom};
 pub use sim::Sim;
+pub use simd::Vectors;
 pub use sync::{schedule, thread_number};
 pub use wrap::{Counted, Counts, Latency};
 

@@ -51,6 +51,12 @@ pub trait Medium: Send + Sync + 'static {
     /// [`Error::Corrupt`](crate::Error::Corrupt) if there is no such page.
     fn page(&self, no: PageNo) -> Result<Page<'_>>;
 
+    /// The same, for who has another way if there is no such page, and needs no error.
+    #[inline(always)]
+    fn page_if_any(&self, no: PageNo) -> Option<Page<'_>> {
+        self.page(no).ok()
+    }
+
     /// Where the bytes of a page are in the file that errors name, in bytes; 0 if they are not there.
     fn page_place(&self, no: PageNo) -> u64 {
         self.page(no).map_or(0, |page| page.file_offset())

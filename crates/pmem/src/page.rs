@@ -17,6 +17,7 @@
 //! it.
 
 use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::latch::Latch;
@@ -105,6 +106,9 @@ pub(crate) struct Pages {
     frames: *const AtomicU64,
     limit: PageNo,
     geometry: Geometry,
+    /// What follows from the geometry, since each search for a page needs it.
+    page_bytes: usize,
+    frame_bytes: usize,
 }
 
 // SAFETY: what is there is reached through atomics only.
@@ -122,7 +126,8 @@ impl Pages {
         limit: PageNo,
         geometry: Geometry,
     ) -> Self {
-        Self { words, frames, limit, geometry }
+        let (page_bytes, frame_bytes) = (geometry.page_bytes(), geometry.frame_bytes());
+        Self { words, frames, limit, geometry, page_bytes, frame_bytes }
     }
 
     /// The shape of the pages.
@@ -143,13 +148,12 @@ impl Pages {
         if no >= self.limit {
             return None;
         }
-        let g = self.geometry;
         // SAFETY: no < limit, so both places are among those that `new` was promised; a page's bytes and those of a
         // frame are multiples of 64.
         unsafe {
-            let words = self.words.cast::<u8>().add(no as usize * g.page_bytes());
-            let frame = self.frames.cast::<u8>().add(no as usize * g.frame_bytes());
-            Some(Page::new(words.cast(), frame.cast(), no, g))
+            let words = self.words.cast::<u8>().add(no as usize * self.page_bytes);
+            let frame = self.frames.cast::<u8>().add(no as usize * self.frame_bytes);
+            Some(Page::new(words.cast(), frame.cast(), no, self.geometry))
         }
     }
 
@@ -251,6 +255,16 @@ impl<'m> Page<'m> {
         // SAFETY: the body has 2 * slots words.
         let cell = unsafe { &*self.words.add(i) };
         self.word_of(cell, i)
+    }
+    /// Both words of a slot.
+    ///
+    /// # Safety
+    /// The first one must be that of a slot of the page.
+    #[inline(always)]
+    pub(crate) unsafe fn words_of(self, first: NonNull<AtomicU64>) -> [Word<'m>; 2] {
+        // SAFETY: the caller's contract.
+        let cells = unsafe { [first.as_ref(), first.add(1).as_ref()] };
+        cells.map(|cell| self.word_of(cell, (ptr::from_ref(cell).addr() - self.words.addr()) / 8))
     }
     #[inline(always)]
     fn word_of(self, cell: &'m AtomicU64, i: usize) -> Word<'m> {

@@ -4,7 +4,7 @@
 
 use std::ops::Bound;
 
-use everleaf_pmem::Result;
+use everleaf_pmem::{Result, fallible};
 
 /// An ordered map from u64 to u64. Every key and every value is allowed.
 ///
@@ -16,6 +16,19 @@ pub trait Index: Send + Sync {
     /// # Errors
     /// I/O errors and Corrupt.
     fn get(&self, key: u64) -> Result<Option<u64>>;
+
+    /// Appends the values of many keys to a list, in the order of the keys: each is that of a [`get`](Self::get) at some moment of
+    /// the call. Trees that are larger than the processor's caches find many keys at once several times as fast as one by one.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and NoMemory; the list has the values of some of the keys then.
+    fn get_many(&self, keys: &[u64], values: &mut Vec<Option<u64>>) -> Result<()> {
+        fallible::more(values, keys.len(), "values of many keys")?;
+        keys.iter().try_for_each(|key| {
+            values.push(self.get(*key)?);
+            Ok(())
+        })
+    }
 
     /// Stores a value and returns the old one.
     ///

@@ -29,6 +29,8 @@
 //! the node that it came from after it has the next node's version, so it can never take a page in
 //! its new life for the old one. This is the whole of reclamation here; no reader registers.
 //!
+//! A get in a tree of words first tries a way straight down that stops where anything is odd (`straight.rs`).
+//!
 //! A search that evening out has overtaken, since its key went to the left, finds that the parent or the
 //! leaf has changed. One that latches its way down looks at lower bounds instead (`walk.rs`).
 
@@ -47,6 +49,7 @@ mod room;
 mod scan;
 mod split;
 mod steps;
+mod straight;
 mod swap;
 mod upkeep;
 mod walk;

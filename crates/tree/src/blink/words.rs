@@ -2,10 +2,12 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use everleaf_pmem::{Medium, Result};
+use everleaf_pmem::{Medium, Result, fallible};
 
 use crate::blink::descend::Blink;
+use crate::blink::reading::Reading;
 use crate::blink::scan::{Chunk, borrow};
+use crate::blink::straight::GROUP;
 use crate::blink::write::Condition;
 use crate::index::Index;
 use crate::slots::{Layout, Probe, Words};
@@ -35,9 +37,39 @@ fn gather(
     Ok(out)
 }
 
+impl<M: Medium, L: Layout, P: Probe> Blink<M, (L, P, Words)> {
+    /// The value of a key, whatever is in the way.
+    #[cold]
+    #[inline(never)]
+    fn get_slowly(&self, key: u64) -> Result<Option<u64>> {
+        Self::get(self, &key)
+    }
+}
+
 impl<M: Medium, L: Layout, P: Probe> Index for Blink<M, (L, P, Words)> {
     fn get(&self, key: u64) -> Result<Option<u64>> {
-        Blink::get(self, &key)
+        if let Reading::Optimistic = self.reading
+            && let Some(found) = self.get_straight(key)
+        {
+            return Ok(found);
+        }
+        self.get_slowly(key)
+    }
+    fn get_many(&self, keys: &[u64], values: &mut Vec<Option<u64>>) -> Result<()> {
+        fallible::more(values, keys.len(), "values of many keys")?;
+        for group in keys.chunks(GROUP) {
+            let mut found = [None; GROUP];
+            if let Reading::Optimistic = self.reading {
+                self.get_group(group, &mut found);
+            }
+            for (key, found) in group.iter().zip(found) {
+                values.push(match found {
+                    Some(value) => value,
+                    None => self.get_slowly(*key)?,
+                });
+            }
+        }
+        Ok(())
     }
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
         self.put(&key, &value, Condition::Always).map(|put| put.old)

@@ -52,7 +52,13 @@ impl Run {
         let word = page.head(RUN_WORD).load();
         let mask = page.slots() - 1;
         // Masked, so that a reader that races or a damaged page cannot leave the node.
-        Self { base: word as usize & 0xffff & mask, count: (word >> 16) as usize & 0xffff }
+        Self { base: word as usize & mask, count: (word >> 16) as usize & 0xffff }
+    }
+    /// Base and count as they are in a node's header: a page that is damaged, or changes meanwhile, may have fewer slots.
+    #[inline(always)]
+    pub fn word_of(page: Page<'_>) -> (usize, usize) {
+        let word = page.head(RUN_WORD).load();
+        (word as usize & 0xffff, (word >> 16) as usize & 0xffff)
     }
     /// The run as the header word.
     pub fn word(self) -> u64 {

@@ -17,7 +17,7 @@
 //! An empty node may have stale keys in `A[0]`, which the paper's search does not expect; here the
 //! count answers before they are looked at.
 
-use everleaf_pmem::Page;
+use everleaf_pmem::{Page, Vectors, Word};
 
 use crate::node::Run;
 
@@ -38,12 +38,55 @@ pub trait Probe: Send + Sync + 'static {
         let last = Self::rank(page, run, key_word, head).checked_sub(1)?;
         (page.body(2 * run.slot(page, last) + key_word).load() == head).then_some(last)
     }
+    /// The words of the last live slot whose key word is ≤ `head`. Under a race those of any slot.
+    #[inline(always)]
+    fn last_words<'m>(
+        page: Page<'m>,
+        _: Vectors,
+        key_word: usize,
+        head: u64,
+    ) -> Option<[Word<'m>; 2]> {
+        let run = Run::of(page);
+        let last = Self::rank(page, run, key_word, head).checked_sub(1)?;
+        Some(words_at(page, run.slot(page, last)))
+    }
+    /// The words of the live slot whose key word is `head`, as [`find`](Self::find).
+    #[inline(always)]
+    fn find_words<'m>(
+        page: Page<'m>,
+        _: Vectors,
+        key_word: usize,
+        head: u64,
+    ) -> Option<[Word<'m>; 2]> {
+        let run = Run::of(page);
+        let pos = Self::find(page, run, key_word, head)?;
+        Some(words_at(page, run.slot(page, pos)))
+    }
+    /// Asks the processor for what a search for `head` reads of the slots.
+    #[inline(always)]
+    fn prefetch_slots(_page: Page<'_>, _: Vectors, _head: u64) {}
+    /// The `n` slots from physical slot `first` on, modulo the node, were moved there.
+    #[inline(always)]
+    fn moved(page: Page<'_>, first: usize, n: usize, key_word: usize) {
+        let mut i = first.wrapping_neg() % Self::STRIDE;
+        while i < n {
+            let p = (first + i) & (page.slots() - 1);
+            Self::stored(page, p, page.body(2 * p + key_word).load());
+            i += Self::STRIDE;
+        }
+    }
     /// Physical slot `p`, a multiple of the stride, now holds `head`.
     fn stored(_page: Page<'_>, _p: usize, _head: u64) {}
     /// Physical slot `p`, a multiple of the stride, is no longer live.
     fn cleared(_page: Page<'_>, _p: usize) {}
     /// Builds the aid from the slots.
     fn rebuild(_page: Page<'_>, _run: Run, _key_word: usize) {}
+}
+
+/// Both words of a physical slot.
+#[inline(always)]
+fn words_at(page: Page<'_>, slot: usize) -> [Word<'_>; 2] {
+    [page.body(2 * slot), page.body(2 * slot + 1)]
 }
 
 /// Binary search without an aid.

@@ -144,12 +144,7 @@ impl<'m, M: Medium> NodeWriter<'m, M> {
             return;
         }
         let first = self.at(from.start + if right { 1 } else { -1 });
-        let mut i = first.wrapping_neg() % P::STRIDE;
-        while i < n {
-            let p = (first + i) & (self.page.slots() - 1);
-            P::stored(self.page, p, self.page.body(2 * p + self.shape.key_word()).load());
-            i += P::STRIDE;
-        }
+        P::moved(self.page, first, n, self.shape.key_word());
     }
 
     /// Makes the identity of physical slot `p` void.
