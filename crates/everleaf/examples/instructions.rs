@@ -564,6 +564,26 @@ fn circ_put(tree: &CircTree<Dram>, keys: &[u64]) -> Result<()> {
     Ok(())
 }
 
+/// The same, 16 pairs at a time.
+#[inline(never)]
+fn circ_put_many(tree: &CircTree<Dram>, pairs: &[(u64, u64)]) -> Result<()> {
+    let mut old = Vec::with_capacity(16);
+    for pairs in pairs.chunks(16) {
+        old.clear();
+        Index::put_many(tree, pairs, &mut old)?;
+        black_box(&old);
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn circ_remove(tree: &CircTree<Dram>, keys: &[u64]) -> Result<()> {
+    for key in keys {
+        black_box(Index::remove(tree, *key)?);
+    }
+    Ok(())
+}
+
 fn circ() -> Result<()> {
     let geometry = Geometry::new(256).ok_or("no power of two")?;
     let pool = everleaf_tree::format(Dram::new(geometry, 1 << 14)?)?;
@@ -576,7 +596,10 @@ fn circ() -> Result<()> {
     circ_put(&tree, &keys[MANY..])?;
     keys.shuffle(&mut rng);
     circ_get(&tree, &keys[..OPERATIONS])?;
-    circ_get_many(&tree, &keys[..OPERATIONS])
+    circ_get_many(&tree, &keys[..OPERATIONS])?;
+    let pairs: Vec<(u64, u64)> = (0..OPERATIONS).map(|_| rng.random()).collect();
+    circ_put_many(&tree, &pairs)?;
+    circ_remove(&tree, &keys[..OPERATIONS])
 }
 
 /// Keys behind which there are enough others for a short range.

@@ -36,6 +36,20 @@ pub trait Index: Send + Sync {
     /// Full, I/O errors, Poisoned, Corrupt; nothing is stored then.
     fn insert(&self, key: u64, value: u64) -> Result<Option<u64>>;
 
+    /// Stores many pairs, and appends the old values to a list, in the order of the pairs: all that [`insert`](Self::insert) does
+    /// of one after the other, so that of two pairs with one key the later stays. Each is durable by itself. Trees that are
+    /// larger than the processor's caches find the leaves of many keys at once.
+    ///
+    /// # Errors
+    /// The same as for [`insert`](Self::insert), and NoMemory; the pairs whose old values the list has are stored then.
+    fn put_many(&self, pairs: &[(u64, u64)], old: &mut Vec<Option<u64>>) -> Result<()> {
+        fallible::more(old, pairs.len(), "old values of many keys")?;
+        pairs.iter().try_for_each(|(key, value)| {
+            old.push(self.insert(*key, *value)?);
+            Ok(())
+        })
+    }
+
     /// Stores a value unless the key is there, and returns the one that is there. Of several threads that add the
     /// same key at once, one does.
     ///
@@ -54,6 +68,19 @@ pub trait Index: Send + Sync {
     /// # Errors
     /// The same as for [`insert`](Self::insert).
     fn remove(&self, key: u64) -> Result<Option<u64>>;
+
+    /// Removes many keys, and appends their values to a list, in the order of the keys, as [`put_many`](Self::put_many)
+    /// stores pairs.
+    ///
+    /// # Errors
+    /// The same as for [`put_many`](Self::put_many).
+    fn remove_many(&self, keys: &[u64], old: &mut Vec<Option<u64>>) -> Result<()> {
+        fallible::more(old, keys.len(), "old values of many keys")?;
+        keys.iter().try_for_each(|key| {
+            old.push(self.remove(*key)?);
+            Ok(())
+        })
+    }
 
     /// The smallest key and its value.
     ///

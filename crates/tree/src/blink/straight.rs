@@ -12,15 +12,20 @@
 //! the caches a search waits as long as it computes for a few hundred instructions, and the next search begins meanwhile if
 //! this one has fewer.
 //!
+//! A write latches the leaf if it is still in the version that the search saw: as after the long way. No sibling link led to
+//! it, so there is no split to complete.
+//!
 //! One validation a node is enough. The number of the child is right, and the version that was read of it is of its life
 //! under that number, if the parent has not changed until then. A number that is wrong leads to another page of the
 //! medium, or to none, and what is read there is forgotten.
 
-use everleaf_pmem::{Medium, Page, PageNo, Vectors, Version};
+use everleaf_pmem::{Medium, Page, PageNo, Result, Vectors, Version};
+use everleaf_pool::Stop;
 use everleaf_pool::kind::{self, KIND_WORD};
 
-use crate::blink::descend::Blink;
-use crate::node::{HIGH_WORD, NodeReads, sibling};
+use crate::blink::descend::{Blink, FoundNode, Latched};
+use crate::blink::write::{Condition, Wanted};
+use crate::node::{HIGH_WORD, NodeChanges, NodeReads, sibling};
 use crate::slots::{Layout, Probe, Words};
 
 /// What the kind word of a leaf of words says. A level more is `LEVEL_ONE` more.
@@ -32,7 +37,7 @@ pub(super) const GROUP: usize = 16;
 
 /// A node, as it was in that version.
 #[derive(Clone, Copy)]
-struct SeenNode<'m> {
+pub(super) struct SeenNode<'m> {
     page: Page<'m>,
     version: Version,
 }
@@ -57,12 +62,24 @@ impl<M: Medium, L: Layout, P: Probe> Blink<M, (L, P, Words)> {
         (self.root() == root && is_node(kind)).then_some((SeenNode { page, version }, kind))
     }
 
-    /// The values of at most [`GROUP`] keys, each as [`get_straight`](Self::get_straight) has it. All keys go down one level
-    /// before one goes down two, and what the next level reads is asked for meanwhile.
+    /// The values of at most [`GROUP`] keys, each as [`get_straight`](Self::get_straight) has it.
     pub(super) fn get_group(&self, keys: &[u64], values: &mut [Option<Option<u64>>; GROUP]) {
         let vectors = Vectors::of_processor();
-        let Some((root, mut kind)) = self.root_straight() else { return };
+        let leaves = self.leaves_straight(keys);
+        for ((leaf, key), value) in leaves.iter().zip(keys).zip(values) {
+            let Some(leaf) = leaf else { continue };
+            let found = value_in::<P>(leaf.page, vectors, *key);
+            *value = leaf.page.latch().validate(leaf.version).then_some(found);
+        }
+    }
+
+    /// The leaves that cover at most [`GROUP`] keys, each as [`leaf_straight`](Self::leaf_straight) has it. All keys go down one
+    /// level before one goes down two, and what the next level reads is asked for meanwhile.
+    #[inline(always)]
+    pub(super) fn leaves_straight(&self, keys: &[u64]) -> [Option<SeenNode<'_>>; GROUP] {
+        let vectors = Vectors::of_processor();
         let mut at = [None; GROUP];
+        let Some((root, mut kind)) = self.root_straight() else { return at };
         let mut next = [None; GROUP];
         // The greatest word is none of the keys that go down here.
         for (at, key) in at.iter_mut().zip(keys) {
@@ -83,10 +100,55 @@ impl<M: Medium, L: Layout, P: Probe> Blink<M, (L, P, Words)> {
                 P::prefetch_slots(at.page, vectors, *key);
             }
         }
-        for ((at, key), value) in at.iter().zip(keys).zip(values) {
-            let Some(at) = at else { continue };
-            let found = value_in::<P>(at.page, vectors, *key);
-            *value = at.page.latch().validate(at.version).then_some(found);
+        at
+    }
+
+    /// A leaf, latched, if it is still as it was seen.
+    #[inline(always)]
+    fn latch_straight<'m>(&'m self, leaf: SeenNode<'m>) -> Option<Latched<'m, (L, P, Words)>> {
+        let SeenNode { page, version } = leaf;
+        let node = <(L, P, Words) as NodeReads>::node(page)?;
+        let held = page.latch().upgrade(version)?;
+        Some((FoundNode { node, version, lag: None }, held))
+    }
+
+    /// Puts a pair into the leaf that covers its key, as [`put`](Self::put) does, and answers the old value; `None` if
+    /// something was in the way, and nothing is stored then.
+    #[inline(always)]
+    pub(super) fn put_straight(
+        &self,
+        leaf: SeenNode<'_>,
+        pair: (u64, u64),
+        condition: Condition,
+    ) -> Result<Option<Option<u64>>> {
+        let prepared = <(L, P, Words) as NodeChanges>::prepare(&self.pool, &pair.0, &pair.1)?;
+        let Some(leaf) = self.latch_straight(leaf) else { return Ok(None) };
+        let mut old = Wanted::default();
+        let pair = (&pair.0, &pair.1);
+        match self.put_at(leaf, &mut old, pair, &prepared, condition) {
+            Ok(written) => Ok(written.map(|_| old.value())),
+            Err(Stop::Busy) => Ok(None),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Removes a key from the leaf that covers it, as [`remove`](Self::remove) does, and answers its value; `None` if something
+    /// was in the way, and nothing is removed then.
+    #[inline(always)]
+    pub(super) fn remove_straight(
+        &self,
+        leaf: SeenNode<'_>,
+        key: u64,
+    ) -> Result<Option<Option<u64>>> {
+        let Some(leaf) = self.latch_straight(leaf) else { return Ok(None) };
+        let mut old = Wanted::default();
+        match self.remove_at(leaf, &mut old, &key) {
+            Ok(removed) => Ok(removed.map(|removed| {
+                self.tidy_after(&key, removed);
+                old.value()
+            })),
+            Err(Stop::Busy) => Ok(None),
+            Err(Stop::Failed(error)) => Err(error),
         }
     }
 
@@ -99,9 +161,9 @@ impl<M: Medium, L: Layout, P: Probe> Blink<M, (L, P, Words)> {
         Some(page)
     }
 
-    /// The leaf that covers a key.
+    /// The leaf that covers a key, if nothing is in the way.
     #[inline(always)]
-    fn leaf_straight(&self, vectors: Vectors, key: u64) -> Option<SeenNode<'_>> {
+    pub(super) fn leaf_straight(&self, vectors: Vectors, key: u64) -> Option<SeenNode<'_>> {
         if key == u64::MAX {
             return None;
         }
@@ -163,7 +225,7 @@ mod tests {
 
     use super::*;
     use crate::blink::Seek;
-    use crate::node::Run;
+    use crate::node::{RUN_WORD, Run};
     use crate::slots::{Binary, Circular, Sentinel};
     use crate::{INDEX_ANCHOR, Index};
 
@@ -328,6 +390,86 @@ mod tests {
             tree.get_many(&keys, &mut values).expect("sound");
             let want = keys.iter().map(|key| Index::get(&tree, *key).expect("sound"));
             assert_eq!(values, [Some(1)].into_iter().chain(want).collect::<Vec<_>>());
+        }
+    }
+
+    /// All writes of a key beside something that is put in the way before each, and in whose way it still is then.
+    fn all_writes(tree: &Tree<Sentinel>, key: u64, old: u64, in_the_way: impl Fn()) {
+        let lies_there = || {
+            in_the_way();
+            assert_eq!(straight(tree, key), None);
+        };
+        lies_there();
+        assert_eq!(tree.insert(key, 1).expect("space"), Some(old));
+        lies_there();
+        assert_eq!(tree.update(key, 2).expect("space"), Some(1));
+        lies_there();
+        assert_eq!(tree.add(key, 3).expect("space"), Some(2));
+        lies_there();
+        let mut old = Vec::new();
+        tree.put_many(&[(key, 4), (key + 1, 5), (key, 6)], &mut old).expect("space");
+        assert_eq!(old, [Some(2), None, Some(4)]);
+        lies_there();
+        assert_eq!(Index::remove(tree, key).expect("sound"), Some(6));
+        lies_there();
+        let mut old = Vec::new();
+        tree.remove_many(&[key + 1, key, key + 1], &mut old).expect("sound");
+        assert_eq!(old, [Some(5), None, None]);
+        assert_eq!(straight(tree, key), Some(None), "nothing is in the way");
+    }
+
+    #[test]
+    fn writes_go_the_long_way_where_a_page_is_cold_or_absent() {
+        for level in [0, 1] {
+            let tree = filled::<Sentinel>(32);
+            all_writes(&tree, 5000, 500, || assert!(node(&tree, 5000, level).latch().cool()));
+            let tree = filled::<Sentinel>(32);
+            all_writes(&tree, 5000, 500, || node(&tree, 5000, level).latch().lock().set_absent());
+        }
+    }
+
+    /// As after a crash between the two steps of a split: a search comes to the last leaf by its sibling only.
+    #[test]
+    fn writes_complete_the_split_that_is_in_their_way() {
+        let tree = filled::<Sentinel>(32);
+        let last = 10 * KEYS - 10;
+        let parent = node(&tree, last, 1);
+        all_writes(&tree, last, KEYS - 1, || {
+            let run = Run::of(parent);
+            let held = parent.latch().lock();
+            let shorter = Run { count: run.count - 1, ..run };
+            tree.medium().store(parent.head(RUN_WORD), shorter.word());
+            drop(held);
+        });
+    }
+
+    /// A leaf that has changed since a search saw it is not written to, and nor is one that somebody has latched.
+    #[test]
+    fn a_leaf_that_has_changed_since_is_not_written_to() {
+        let tree = filled::<Sentinel>(32);
+        let leaf =
+            tree.leaf_straight(Vectors::of_processor(), 5000).expect("nothing is in the way");
+        let held = leaf.page.latch().lock();
+        let put = || tree.put_straight(leaf, (5000, 1), Condition::Always).expect("space");
+        assert_eq!(put(), None);
+        assert_eq!(tree.remove_straight(leaf, 5000).expect("sound"), None);
+        held.unlock_unchanged();
+        assert_eq!(put(), Some(Some(500)));
+        assert_eq!(put(), None, "this very write has changed it");
+        assert_eq!(tree.remove_straight(leaf, 5000).expect("sound"), None);
+        assert_eq!(straight(&tree, 5000), Some(Some(1)));
+    }
+
+    /// In a full leaf there is no place for another key: it is split, the long way.
+    #[test]
+    fn a_leaf_that_is_full_is_split() {
+        let tree = filled::<Sentinel>(32);
+        let batch: Vec<(u64, u64)> = (0..10 * KEYS).step_by(3).map(|key| (key, !key)).collect();
+        let mut old = Vec::new();
+        tree.put_many(&batch, &mut old).expect("space");
+        for ((key, value), old) in batch.into_iter().zip(old) {
+            assert_eq!(old, (key % 10 == 0).then_some(key / 10));
+            assert_eq!(straight(&tree, key), Some(Some(value)));
         }
     }
 }

@@ -7,7 +7,7 @@
 use everleaf_pmem::{Error, Medium, Result, Retries};
 use everleaf_pool::{LargeWriter, Pool, Stop, StoredValue, retry};
 
-use crate::blink::descend::{Blink, Lag, Seek};
+use crate::blink::descend::{Blink, Lag, Latched, Seek};
 use crate::node::{
     FarValue, InLeaf, InputOf, KeyOf, Kind, NodeBytes, NodeChanges, NodeReads, PutPoint, TreeKey,
     TreeValue, ValueOf,
@@ -62,6 +62,14 @@ pub(super) struct Wanted<V, F> {
 impl<V, F> Default for Wanted<V, F> {
     fn default() -> Self {
         Self { value: None, far: None }
+    }
+}
+
+impl<V, F> Wanted<V, F> {
+    /// The value, if there was one.
+    #[inline(always)]
+    pub(super) fn value(self) -> Option<V> {
+        self.value
     }
 }
 
@@ -124,6 +132,12 @@ impl<M: Medium, K: Kind> Old<'_, M, K> for Unwanted {
         self.was_there.then_some(())
     }
 }
+
+/// The epoch that a write is in, if anything was written, and the split that its search found incomplete.
+pub(super) type Written = (Option<u64>, Option<Lag>);
+
+/// The same of a removal, and whether its leaf has become sparse.
+pub(super) type Removed = (Option<u64>, Option<Lag>, bool);
 
 /// What a write found and when it will be durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,7 +217,6 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// `None` if it has to be tried again: after a split, or with the old value at hand.
     #[inline]
-    #[allow(clippy::type_complexity)]
     fn try_put<'s, 'p: 's, O: Old<'p, M, K>>(
         &'p self,
         old: &mut O,
@@ -211,9 +224,22 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         value: &InputOf<K>,
         prepared: &'s <K as NodeChanges>::Prepared<'p, M>,
         condition: Condition,
-    ) -> Result<Option<(Option<u64>, Option<Lag>)>, Stop> {
-        let m = self.medium();
-        let Some((spot, held)) = self.latch_at(Seek::At(key), 0)? else { return Ok(None) };
+    ) -> Result<Option<Written>, Stop> {
+        let Some(leaf) = self.latch_at(Seek::At(key), 0)? else { return Ok(None) };
+        self.put_at(leaf, old, (key, value), prepared, condition)
+    }
+
+    /// The same in the leaf that covers the key.
+    #[inline(always)]
+    pub(super) fn put_at<'s, 'p: 's, O: Old<'p, M, K>>(
+        &'p self,
+        (spot, held): Latched<'p, K>,
+        old: &mut O,
+        pair: (&KeyOf<K>, &InputOf<K>),
+        prepared: &'s <K as NodeChanges>::Prepared<'p, M>,
+        condition: Condition,
+    ) -> Result<Option<Written>, Stop> {
+        let (m, key) = (self.medium(), pair.0);
         let node = spot.node;
         let (rank, found) = K::locate(&self.pool, &node, key)?;
         let look = old.find(&self.pool, key, found)?;
@@ -227,7 +253,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             held.unlock_unchanged();
             return Ok(Some((None, spot.lag)));
         }
-        let (at, pair) = (PutPoint { node, rank, found }, (key, value));
+        let at = PutPoint { node, rank, found };
         let mut ready = K::Ready::default();
         match K::ready(&mut ready, &at, pair, Some(prepared)) {
             InLeaf::Ready => {}
@@ -313,30 +339,44 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         key.check()?;
         self.pool().throttle(false)?;
         let mut turns = Retries::default();
-        let (epoch, lag, due) = loop {
+        let removed = loop {
             if let Some(removed) = retry(|| self.try_remove(&mut *old, key))? {
                 break removed;
             }
             old.read()?;
             turns.go_on("the removal of a pair")?;
         };
-        // Upkeep, as in `put`.
+        Ok(Put { old: old.take(), epoch: self.tidy_after(key, removed) })
+    }
+
+    /// The upkeep after a removal, whose epoch it says; as in `put`.
+    pub(super) fn tidy_after(&self, key: &KeyOf<K>, (epoch, lag, due): Removed) -> Option<u64> {
         let _ = self.complete(lag);
         if due {
             let _ = self.merge_at(key);
         }
-        Ok(Put { old: old.take(), epoch })
+        epoch
     }
 
     /// `None` if it has to be tried again with the old value at hand.
-    #[allow(clippy::type_complexity)]
     fn try_remove<'s, O: Old<'s, M, K>>(
         &'s self,
         old: &mut O,
         key: &KeyOf<K>,
-    ) -> Result<Option<(Option<u64>, Option<Lag>, bool)>, Stop> {
+    ) -> Result<Option<Removed>, Stop> {
+        let Some(leaf) = self.latch_at(Seek::At(key), 0)? else { return Err(Stop::Busy) };
+        self.remove_at(leaf, old, key)
+    }
+
+    /// The same in the leaf that covers the key.
+    #[inline(always)]
+    pub(super) fn remove_at<'s, O: Old<'s, M, K>>(
+        &'s self,
+        (spot, held): Latched<'s, K>,
+        old: &mut O,
+        key: &KeyOf<K>,
+    ) -> Result<Option<Removed>, Stop> {
         let m = self.medium();
-        let Some((spot, held)) = self.latch_at(Seek::At(key), 0)? else { return Err(Stop::Busy) };
         let node = spot.node;
         let (rank, found) = K::locate(&self.pool, &node, key)?;
         let look = old.find(&self.pool, key, found)?;

@@ -323,6 +323,45 @@ fn every_other_probe_survives_crashes() {
     crash_all::<FastFairWalk<Dram>>(&plan, 0);
 }
 
+/// The operations of a batch are as those that are called one by one: a crash leaves what the first of them have done,
+/// and all of those of the batches before.
+#[test]
+fn every_crash_of_batches() {
+    let sim = sim(4, CircTree::<Dram>::PAGES);
+    let tree = <CircTree<Dram> as Kind>::make(SharedMedium::new(&sim)).expect("space");
+    let trace = Trace::new(&sim);
+    let pairs: Vec<(u64, u64)> = (0..40).map(|i| (i * 29 % 37, i)).collect();
+    let keys: Vec<u64> = (0..40).map(|i| i * 11 % 38).collect();
+    let (mut model, mut old) = (std::collections::BTreeMap::new(), Vec::new());
+    let mut states = vec![Vec::new()];
+    let contents = |model: &std::collections::BTreeMap<u64, u64>| -> Vec<(u64, u64)> {
+        model.iter().map(|(key, value)| (*key, *value)).collect()
+    };
+    for (key, value) in &pairs {
+        old.push(model.insert(*key, *value));
+        states.push(contents(&model));
+    }
+    for key in &keys {
+        old.push(model.remove(key));
+        states.push(contents(&model));
+    }
+    let mut found = Vec::new();
+    tree.put_many(&pairs, &mut found).expect("space");
+    tree.remove_many(&keys, &mut found).expect("space");
+    assert_eq!(found, old);
+    let verify = |found: Recovered<CircTree<Dram>>, _: &Arc<Sim>, _: &CrashPoint<'_>| {
+        <CircTree<Dram> as Kind>::check(&found.tree)?;
+        match states.contains(&found.entries) {
+            true => carry_on(&found, false),
+            false => Err(format!("{:?} is after no operation", found.entries)),
+        }
+    };
+    let explored = thorough().explorer.explore(&trace.finish(), recover, verify);
+    let stats = explored.unwrap_or_else(|failure| panic!("{failure}"));
+    print("batches", stats);
+    assert!(stats.images > 1000, "{stats}");
+}
+
 /// With caches that survive there is one image after each store: only the order counts.
 fn crash_in_order<T: Kind>(seeds: u64) {
     let (seen, mut stats) = (Seen::default(), Coverage::default());

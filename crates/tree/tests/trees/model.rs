@@ -117,6 +117,52 @@ fn words_behave_like_btreemap_in_linear_nodes() {
     }
 }
 
+/// Batches of all lengths, of few keys, so that some come twice in one, and of many, so that leaves split meanwhile.
+fn batches_against_model<L: Layout, P: Probe>(slots: u32) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed() ^ u64::from(slots));
+    type Tree<L, P> = Blink<Dram, (L, P, everleaf_tree::slots::Words)>;
+    let pool = Arc::new(Tree::<L, P>::format_pool(dram(slots, 4096)).expect("formats"));
+    let tree = Tree::<L, P>::create(pool, INDEX_ANCHOR).expect("space");
+    let mut model = BTreeMap::new();
+    for step in 0..3000 {
+        let growing = step / 300 % 2 == 0;
+        let n = [0, 1, 15, 16, 17, 40][rng.random_range(0..6)];
+        let mut keys: Vec<u64> = (0..n).map(|_| word(&mut rng)).collect();
+        if step % 3 == 0 {
+            keys.sort_unstable();
+        }
+        // What the lists had before stays.
+        let mut found = vec![Some(1)];
+        let want: Vec<Option<u64>> = if rng.random_range(0..4) == 0 {
+            tree.get_many(&keys, &mut found).expect("sound");
+            keys.iter().map(|key| model.get(key).copied()).collect()
+        } else if growing == (rng.random_range(0..4) > 0) {
+            let pairs: Vec<(u64, u64)> = keys.into_iter().zip(step * 100..).collect();
+            tree.put_many(&pairs, &mut found).expect("space");
+            pairs.into_iter().map(|(key, value)| model.insert(key, value)).collect()
+        } else {
+            tree.remove_many(&keys, &mut found).expect("sound");
+            keys.iter().map(|key| model.remove(key)).collect()
+        };
+        assert_eq!(found, [Some(1)].into_iter().chain(want).collect::<Vec<_>>(), "step {step}");
+        if step % 100 == 99 {
+            let all = tree.range(Bound::Unbounded, Bound::Unbounded, usize::MAX).expect("ok");
+            assert_eq!(all, model.iter().map(|(k, v)| (*k, *v)).collect::<Vec<_>>());
+            assert!(tree.check().expect("reads").damages.is_empty());
+        }
+    }
+}
+
+#[test]
+fn batches_of_words_behave_like_btreemap() {
+    for slots in [4, 8, 32, 256] {
+        batches_against_model::<Circular, Sentinel>(slots);
+        batches_against_model::<Linear, Sentinel>(slots);
+        batches_against_model::<Circular, Binary>(slots);
+        batches_against_model::<Linear, Fingerprint>(slots);
+    }
+}
+
 /// Strings that share prefixes, differ only in length or in trailing zeros, and are empty.
 fn string(rng: &mut impl Rng) -> Vec<u8> {
     let alphabet = [0u8, 1, b'a', 255];
