@@ -17,6 +17,25 @@ use crate::keys::{lookup, seeded};
 use crate::medium::MediumName;
 use crate::system::{Readers, Subject, SystemSpec};
 
+/// Keys of a call with many.
+const MANY: usize = 16;
+
+/// The phases that there are.
+const PHASES: [&str; 8] = [
+    "insert",
+    "insert_many",
+    "search",
+    "search_many",
+    "search_dependent",
+    "update",
+    "remove",
+    "remove_many",
+];
+
+fn yes() -> bool {
+    true
+}
+
 /// In which order keys are inserted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -45,8 +64,12 @@ pub struct Fill {
     readers: Readers,
     #[serde(default)]
     order: FillOrder,
-    /// Phases, joined by `+`: insert, search, update, remove.
+    /// Phases, joined by `+`: insert, search, update, remove; `insert_many`, `search_many` and `remove_many` of [`MANY`]
+    /// keys at a time, and `search_dependent` for keys that each depend on what the search before has found.
     phases: String,
+    /// Whether each operation is timed by itself. Who reads the clock waits for all loads before.
+    #[serde(default = "yes")]
+    each: bool,
     /// Operations of an epoch, so that counts of what an epoch's end flushes are exact; else an epoch has a length in
     /// time.
     epoch_ops: Option<u64>,
@@ -82,11 +105,44 @@ impl Fill {
         }
     }
 
+    /// Does something for each item; times each, or all together.
+    fn all<T>(
+        &self,
+        items: impl Iterator<Item = T>,
+        mut op: impl FnMut(T) -> Result<()>,
+    ) -> Result<Times> {
+        let mut times = Times::default();
+        if self.each {
+            times.of(items, op)?;
+        } else {
+            items.map(&mut op).collect::<Result<()>>()?;
+        }
+        Ok(times)
+    }
+
+    /// Does something for [`MANY`] keys at a time, whose values are found, or no values.
+    fn many(
+        &self,
+        mut keys: impl Iterator<Item = u64>,
+        are_there: bool,
+        mut op: impl FnMut(&[u64], &mut Vec<Option<u64>>) -> Result<()>,
+    ) -> Result<Times> {
+        let (mut some, mut found) = (Vec::with_capacity(MANY), Vec::with_capacity(MANY));
+        self.all(0..self.keys.div_ceil(MANY as u64), |_| {
+            (some.clear(), found.clear());
+            some.extend(keys.by_ref().take(MANY));
+            op(&some, &mut found)?;
+            let is_right = |(k, found): (&u64, &Option<u64>)| *found == are_there.then_some(!k);
+            ensure!(some.iter().zip(&found).all(is_right), "not the values that there were");
+            Ok(())
+        })
+    }
+
     /// A phase on one thread. Keys are removed in the order in which they came in; those that are searched
     /// for or updated are drawn.
     fn phase(&self, name: &str, subject: &dyn Subject, seed: u64, t: u64) -> Result<Times> {
         let index = subject.index();
-        let (mut times, mut done) = (Times::default(), 0);
+        let mut done = 0;
         let mut ended = || {
             done += 1;
             self.tick(subject, done)
@@ -95,25 +151,48 @@ impl Fill {
         let again = (0..self.keys)
             .map(|i| self.key(seed, t * self.keys + lookup(i, self.keys) % self.keys));
         match name {
-            "insert" => times.of(inserted, |k| {
+            "insert" => self.all(inserted, |k| {
                 black_box(index.insert(k, !k)?);
                 ended()
-            })?,
-            "search" => times.of(again, |k| {
+            }),
+            "search" => self.all(again, |k| {
                 ensure!(black_box(index.get(k)?) == Some(!k), "a key is not there");
                 ended()
-            })?,
-            "update" => times.of(again, |k| {
+            }),
+            "search_dependent" => {
+                let (mut last, mut all) = (0, 0);
+                let times = self.all(again, |k| {
+                    // Nobody but who has the value knows that this is 0: so it is asked about only at the end.
+                    let k = k ^ last;
+                    last = black_box(index.get(k)?.map_or(1, |value| value ^ !k));
+                    all |= last;
+                    ended()
+                })?;
+                ensure!(all == 0, "a key is not there");
+                Ok(times)
+            }
+            "update" => self.all(again, |k| {
                 ensure!(black_box(index.update(k, !k)?) == Some(!k), "a key is not there");
                 ended()
-            })?,
-            "remove" => times.of(inserted, |k| {
+            }),
+            "remove" => self.all(inserted, |k| {
                 ensure!(black_box(index.remove(k)?) == Some(!k), "a key is not there");
                 ended()
-            })?,
+            }),
+            "search_many" => self.many(again, true, |keys, found| Ok(index.get_many(keys, found)?)),
+            "remove_many" => {
+                self.many(inserted, true, |keys, old| Ok(index.remove_many(keys, old)?))
+            }
+            "insert_many" => {
+                let mut pairs = Vec::with_capacity(MANY);
+                self.many(inserted, false, |keys, old| {
+                    pairs.clear();
+                    pairs.extend(keys.iter().map(|k| (*k, !k)));
+                    Ok(index.put_many(&pairs, old)?)
+                })
+            }
             other => bail!("no phase is called {other:?}"),
         }
-        Ok(times)
     }
 
     /// Lines and fences of the most common insert: of one that does not split, as most do not.
@@ -159,18 +238,18 @@ impl Fill {
 impl Measure for Fill {
     fn check(&self) -> Result<()> {
         let phases: Vec<&str> = self.phases.split('+').collect();
-        ensure!(phases.first() == Some(&"insert"), "the first phase is insert");
-        for phase in phases {
-            ensure!(
-                ["insert", "search", "update", "remove"].contains(&phase),
-                "no phase is called {phase:?}"
-            );
+        let first = phases.first().is_some_and(|first| first.starts_with("insert"));
+        ensure!(first, "the first phase is insert, or insert_many");
+        for phase in &phases {
+            ensure!(PHASES.contains(phase), "no phase is called {phase:?}");
         }
         ensure!(self.keys > 0 && self.threads > 0, "no keys, or no threads");
         if let Some(ops) = self.epoch_ops {
             ensure!(ops > 0, "epoch_ops: an epoch has an operation at least");
             let is_counted = self.medium == MediumName::Counted && self.threads == 1;
             ensure!(is_counted, "epoch_ops: only counts of one thread have epochs of operations");
+            let singly = phases.iter().all(|phase| !phase.ends_with("_many"));
+            ensure!(singly, "epoch_ops: operations come one by one");
         }
         self.make(&Context::default()).check()
     }
@@ -181,7 +260,8 @@ impl Measure for Fill {
         for phase in self.phases.split('+') {
             let (before, journal) = (subject.counts(), subject.journal_bytes());
             let (times, took) = self.spread(phase, &*subject, context.seed)?;
-            let each = |count: u64| count as f64 / times.count() as f64;
+            let operations = (self.keys * self.threads) as f64;
+            let each = |count: u64| count as f64 / operations;
             if let (Some(after), Some(before)) = (subject.counts(), before) {
                 let counts = after - before;
                 figures.push((format!("{phase}_stores_count"), each(counts.stores)));
@@ -193,11 +273,13 @@ impl Measure for Fill {
                     figures.extend(self.common(&*self.make(context).make()?, context.seed)?);
                 }
             } else {
-                let rate = times.count() as f64 / took.as_secs_f64() / 1e6;
+                let rate = operations / took.as_secs_f64() / 1e6;
                 figures.push((format!("{phase}_mops"), rate));
-                figures.extend(times.figures(phase));
+                if self.each {
+                    figures.extend(times.figures(phase));
+                }
             }
-            if matches!(self.medium, MediumName::File(_)) && phase != "search" {
+            if matches!(self.medium, MediumName::File(_)) && !phase.starts_with("search") {
                 // How much it is depends on how many operations share an epoch.
                 subject.sync()?;
                 let bytes = subject.journal_bytes() - journal;
@@ -232,6 +314,20 @@ mod tests {
                 for stat in ["mean", "geo", "p50", "p99", "p999", "max"] {
                     assert!(of(&figures, &format!("{phase}_{stat}_ns")) > 0.0);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn many_keys_at_a_time_have_a_rate_of_keys() {
+        let phases = "insert_many+search+search_many+search_dependent+remove_many";
+        for (system, medium) in [("CircTree", "dram"), ("BTreeMap", "dram"), ("CircTree", "file")] {
+            let text = text(system, medium, 300, "uniform", phases);
+            let figures = run("fill", &format!("{text}\neach = false"));
+            for phase in phases.split('+') {
+                assert!(of(&figures, &format!("{phase}_mops")) > 0.0);
+                let timed = format!("{phase}_p50_ns");
+                assert!(!figures.iter().any(|(metric, _)| *metric == timed), "{phase}");
             }
         }
     }
