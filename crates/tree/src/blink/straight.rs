@@ -25,7 +25,7 @@ use everleaf_pool::kind::{self, KIND_WORD};
 
 use crate::blink::descend::{Blink, FoundNode, Latched};
 use crate::blink::write::{Condition, Wanted};
-use crate::node::{HIGH_WORD, NodeChanges, NodeReads, sibling};
+use crate::node::{HIGH_WORD, NodeReads, sibling};
 use crate::slots::{Layout, Probe, Words};
 
 /// What the kind word of a leaf of words says. A level more is `LEVEL_ONE` more.
@@ -121,11 +121,11 @@ impl<M: Medium, L: Layout, P: Probe> Blink<M, (L, P, Words)> {
         pair: (u64, u64),
         condition: Condition,
     ) -> Result<Option<Option<u64>>> {
-        let prepared = <(L, P, Words) as NodeChanges>::prepare(&self.pool, &pair.0, &pair.1)?;
+        // A pair of words needs nothing that is prepared.
         let Some(leaf) = self.latch_straight(leaf) else { return Ok(None) };
         let mut old = Wanted::default();
         let pair = (&pair.0, &pair.1);
-        match self.put_at(leaf, &mut old, pair, &prepared, condition) {
+        match self.put_at(leaf, &mut old, pair, &(), condition) {
             Ok(written) => Ok(written.map(|_| old.value())),
             Err(Stop::Busy) => Ok(None),
             Err(Stop::Failed(error)) => Err(error),

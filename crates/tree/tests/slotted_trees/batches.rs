@@ -34,7 +34,7 @@ fn pages(tree: &Tree, keys: &[u32], value: Option<&[u8]>) -> [u32; 2] {
         let count = Rc::clone(&count);
         Box::new(move |_: &_, _| count.set(count.get() + 1))
     };
-    with_each_page(counting(), || tree.touch(&changes, &mut places)).expect("readable");
+    with_each_page(counting(), || tree.touch(&changes, &[], &mut places)).expect("readable");
     let touched = count.take();
     with_each_page(counting(), || {
         let mut done = 0;

@@ -175,11 +175,15 @@ fn batch(tree: &Tree, model: &mut Model, rng: &mut Rng, page_bytes: u64, clock: 
     let owned: Vec<(Bytes, Option<Bytes>)> = all.into_iter().collect();
     let changes: Vec<_> = owned.iter().map(|(key, value)| change_of(key, value)).collect();
     let mut places = vec![None; changes.len()];
-    tree.touch(&changes, &mut places).expect("readable");
-    for _ in 0..rng.below(3) {
-        let (key, _) = &owned[rng.below(owned.len() as u64) as usize];
-        let other = Some(value(rng, page_bytes)).filter(|_| !rng.one_in(3));
-        write(tree, model, rng, key.clone(), other);
+    // The first time as if the keys had been read before.
+    for _ in 0..1 + rng.below(2) {
+        let seen = places.clone();
+        tree.touch(&changes, &seen, &mut places).expect("readable");
+        for _ in 0..rng.below(3) {
+            let (key, _) = &owned[rng.below(owned.len() as u64) as usize];
+            let other = Some(value(rng, page_bytes)).filter(|_| !rng.one_in(3));
+            write(tree, model, rng, key.clone(), other);
+        }
     }
     let (kept, keeps, mut done) = (Kept::default(), rng.one_in(2), 0);
     while done < changes.len() {

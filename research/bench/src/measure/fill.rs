@@ -108,14 +108,14 @@ impl Fill {
     /// Does something for each item; times each, or all together.
     fn all<T>(
         &self,
-        items: impl Iterator<Item = T>,
-        mut op: impl FnMut(T) -> Result<()>,
+        mut items: impl Iterator<Item = T>,
+        op: impl FnMut(T) -> Result<()>,
     ) -> Result<Times> {
         let mut times = Times::default();
         if self.each {
             times.of(items, op)?;
         } else {
-            items.map(&mut op).collect::<Result<()>>()?;
+            items.try_for_each(op)?;
         }
         Ok(times)
     }
@@ -129,7 +129,8 @@ impl Fill {
     ) -> Result<Times> {
         let (mut some, mut found) = (Vec::with_capacity(MANY), Vec::with_capacity(MANY));
         self.all(0..self.keys.div_ceil(MANY as u64), |_| {
-            (some.clear(), found.clear());
+            some.clear();
+            found.clear();
             some.extend(keys.by_ref().take(MANY));
             op(&some, &mut found)?;
             let is_right = |(k, found): (&u64, &Option<u64>)| *found == are_there.then_some(!k);
