@@ -2,7 +2,7 @@
 //! until one is greater. [`Sentinel`] is ours, which counts all of them by vectors, in inner nodes too.
 //!
 //! ```text
-//! S[l] = key of physical slot 4l if that slot is live, else u64::MAX     (as ours: the same array)
+//! S[l] = key of physical slot 4l if that slot is live, else u64::MAX, by the order of lines (ours has another one)
 //! from the first line of the run on, in order of keys: is S[l] > k? then stop
 //! look at the slots from the last line whose sentinel is ≤ k on, until a key is greater
 //! ```
@@ -56,14 +56,21 @@ impl Probe for Walk {
     }
     #[inline(always)]
     fn stored(page: Page<'_>, p: usize, head: u64) {
-        Sentinel::stored(page, p, head);
+        page.set_aid(p / PER_LINE, head);
     }
     #[inline(always)]
     fn cleared(page: Page<'_>, p: usize) {
-        Sentinel::cleared(page, p);
+        Self::stored(page, p, u64::MAX);
     }
     fn rebuild(page: Page<'_>, run: Run, key_word: usize) {
-        Sentinel::rebuild(page, run, key_word);
+        for i in 0..page.geometry().aid_words() {
+            page.set_aid(i, u64::MAX);
+        }
+        let first = run.base.wrapping_neg() % PER_LINE;
+        for pos in (first..run.count).step_by(PER_LINE) {
+            let p = run.slot(page, pos);
+            Self::stored(page, p, page.body(2 * p + key_word).load());
+        }
     }
 }
 

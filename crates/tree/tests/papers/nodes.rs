@@ -143,6 +143,9 @@ fn probes() {
         invariants::<Sentinel>(page, space.shape).expect("as a walk");
         invariants::<Scan>(page, space.shape).expect("as a walk");
         invariants::<Segment>(page, space.shape).expect("as a walk");
+        // Its sentinels are in another order.
+        let sim = scene.stage::<SentinelWalk>();
+        let page = sim.page(LEFT).expect("inside");
         invariants::<SentinelWalk>(page, space.shape).expect("as a walk");
         invariants::<Walk>(page, space.shape).expect("in inner nodes, too");
     }
