@@ -23,11 +23,15 @@ fn gather(
     let mut next = Some(start);
     while let Some(from) = next.take().filter(|_| out.len() < limit) {
         let part = chunk(borrow(&from), limit - out.len())?;
-        for (key, value) in part.entries {
-            if !within(key) {
-                return Ok(out);
-            }
-            out.push((key, value));
+        // They come in order: with the last one, all are within.
+        if part.entries.last().is_some_and(|(key, _)| !within(*key)) {
+            out.extend(part.entries.into_iter().take_while(|(key, _)| within(*key)));
+            return Ok(out);
+        }
+        if out.is_empty() {
+            out = part.entries
+        } else {
+            out.extend(part.entries)
         }
         next = part.next.filter(|bound| match bound {
             Bound::Included(key) => within(*key),
