@@ -21,9 +21,10 @@
 //! header are not stored to; and **a page number is for pages or for [large values](File::extent_write),
 //! not for both in turn**: the changes of a page are numbered, and a value has no number to go on from.
 
+use everleaf_pmem::locks::{Mutex, of_last_owner};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use everleaf_pmem::door::{copy_in, may_store, move_slots, move_words, put};
@@ -476,7 +477,8 @@ impl Drop for File {
             // Twice if memory was refused to the commit before. A failure has poisoned the handle;
             // nobody is left to be told.
             let last = self.inner.epochs.now();
-            while self.inner.epochs.durable() < last && self.inner.commit_now(last).is_ok() {}
+            let is_behind = || self.inner.epochs.durable() < last;
+            of_last_owner(|| while is_behind() && self.inner.commit_now(last).is_ok() {});
         }
         self.inner.barrier.fetch_or(CLOSED | ABANDONED, Ordering::SeqCst);
         self.inner.wake_waiters();

@@ -1,10 +1,9 @@
 //! State shared by a `File` and its background tasks.
 
+use everleaf_pmem::locks::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{
-    Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use everleaf_pmem::epoch::Epochs;
@@ -421,4 +420,6 @@ impl Inner {
 }
 
 /// An allocation of this many bytes may end the process if there is no memory: handles are made so.
+// With debug assertions locks are larger.
+#[cfg(not(debug_assertions))]
 const _: () = assert!(size_of::<Inner>() <= 1920, "what only some opens need belongs in a box");

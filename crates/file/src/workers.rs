@@ -14,13 +14,14 @@
 //! A job that panics is never run again, and no other task hears of it. A process that was forked has
 //! none of these threads: the first pool that it opens itself starts its own.
 
+use everleaf_pmem::locks::{Condvar, Mutex, MutexGuard};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -14,8 +14,9 @@
 //! one; while the [clock](Buffered::clock) shows e, that is e - 2 or e - 1. After a crash the layer
 //! above goes back to [`recovered_epoch`](Buffered::recovered_epoch).
 
+use crate::locks::{Condvar, Mutex, of_last_owner};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -339,7 +340,7 @@ impl<M: Medium> Drop for Buffered<M> {
         // runs a batch of another medium.
         if self.shared.barrier.load(Ordering::SeqCst) == 0 && !thread::panicking() {
             // A failure has poisoned the handle; nobody is left to be told.
-            let _ = self.shared.commit();
+            let _ = of_last_owner(|| self.shared.commit());
         }
     }
 }

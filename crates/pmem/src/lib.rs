@@ -14,7 +14,7 @@
 //! | [`Latency`], [`Counted`] | slower, counted | passed on | as inside |
 //!
 //! Those who write media of their own find what these are made of in [`region`] (memory), [`door`]
-//! (stores), [`epoch`] (a clock of epochs), [`life`] (ends of handles) and [`sync`] (locks).
+//! (stores), [`epoch`] (a clock of epochs), [`life`] (ends of handles), [`locks`] and [`sync`] (locks and their order).
 
 pub mod aside;
 pub mod buffered;
@@ -27,8 +27,10 @@ pub mod flush;
 pub mod latch;
 pub mod life;
 pub mod lines_read;
+pub mod locks;
 pub mod mapped;
 pub mod medium;
+mod order;
 pub mod page;
 pub mod page_span;
 pub mod region;

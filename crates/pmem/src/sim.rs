@@ -3,7 +3,7 @@
 //!
 //! The medium itself behaves like plain memory; the record says which stores a power cut may lose.
 
-use std::sync::Mutex;
+use crate::locks::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::dram::outside;

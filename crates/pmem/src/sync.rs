@@ -7,11 +7,12 @@
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use std::sync::{LockResult, PoisonError, RwLockWriteGuard, TryLockError, TryLockResult};
+use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 pub(crate) use std::thread_local;
 use std::time::Duration;
 
+use crate::locks::RwLockWriteGuard;
+pub(crate) use crate::locks::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 pub(crate) use schedule::{before_read, before_write};
 use schedule::{pause, scheduled};
 
@@ -53,41 +54,60 @@ fn try_on<G>(attempt: impl Fn() -> TryLockResult<G>) -> LockResult<G> {
 
 /// Locks; an error says that a thread panicked with the lock in hand.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
-    if scheduled() { try_on(|| mutex.try_lock()) } else { mutex.lock() }
+    if !scheduled() {
+        return mutex.lock();
+    }
+    mutex.want();
+    try_on(|| mutex.try_lock())
 }
 
 /// Locks, also if a thread panicked with the lock in hand: for what is right all the same.
 #[inline(always)]
+#[track_caller]
 pub fn lock_plain<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     lock(mutex).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks beside other readers.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn read_lock<T>(lock: &RwLock<T>) -> LockResult<RwLockReadGuard<'_, T>> {
-    if scheduled() { try_on(|| lock.try_read()) } else { lock.read() }
+    if !scheduled() {
+        return lock.read();
+    }
+    lock.want();
+    try_on(|| lock.try_read())
 }
 
 /// Locks without other readers.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn write_lock<T>(lock: &RwLock<T>) -> LockResult<RwLockWriteGuard<'_, T>> {
-    if scheduled() { try_on(|| lock.try_write()) } else { lock.write() }
+    if !scheduled() {
+        return lock.write();
+    }
+    lock.want();
+    try_on(|| lock.try_write())
 }
 
 /// Locks beside other readers, as [`lock_plain`].
 #[inline(always)]
+#[track_caller]
 pub fn read_plain<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     read_lock(lock).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Locks without other readers, as [`lock_plain`].
 #[inline(always)]
+#[track_caller]
 pub fn write_plain<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     write_lock(lock).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Gives `guard` of `mutex` back and waits to be notified, or for nothing; then locks again.
+#[track_caller]
 pub fn wait<'m, T>(
     condvar: &Condvar,
     mutex: &'m Mutex<T>,
@@ -102,6 +122,7 @@ pub fn wait<'m, T>(
 }
 
 /// The same, but for `most` at the most; also if a thread panicked with the lock in hand, as [`lock_plain`].
+#[track_caller]
 pub fn wait_timeout<'m, T>(
     condvar: &Condvar,
     mutex: &'m Mutex<T>,

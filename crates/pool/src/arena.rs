@@ -8,8 +8,8 @@
 //! page became full, free or something else); the page and its marks, read under its latch, decide. A page that has left
 //! memory may have lost the mark of being listed, and then be listed again.
 
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard};
 
 use everleaf_pmem::{Page, PageNo, Result, fallible, thread_number};
 

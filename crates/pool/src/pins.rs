@@ -5,8 +5,8 @@
 //! so the freed extents bear a greater time than the pin, and wait for it. If a pin bears a greater
 //! time than a freed extent, its reader came after the unlinking, and its validation has failed.
 
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use everleaf_pmem::{Result, fallible, thread_number};
 

@@ -4,8 +4,10 @@
 //! Under a test's scheduler ([`everleaf_pmem::schedule`]) one thread runs at a time. So whoever waits here for another
 //! thread does it by the locks of [`everleaf_pmem::sync`], which report that and try again.
 
+pub(crate) use everleaf_pmem::locks::{
+    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use std::thread_local;
 
 pub(crate) use everleaf_pmem::sync::{

@@ -452,8 +452,9 @@ impl Inner {
 
     fn take_dirty(&self) -> Result<Vec<PageNo>> {
         self.collect_changed()?;
-        let mut recovered = lock(&self.recovered);
+        // Whoever has a slot may want those that were recovered, and whoever collects has the changed ones and wants slots.
         let mut changed = lock(&self.changed);
+        let mut recovered = lock(&self.recovered);
         fallible::more(&mut changed, recovered.len(), "the list of changed pages")?;
         self.bounds.collect_dirty(changed.len());
         changed.append(&mut recovered);

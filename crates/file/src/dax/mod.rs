@@ -53,9 +53,10 @@
 
 mod open;
 
+use everleaf_pmem::locks::{Mutex, RwLock};
 use std::collections::HashMap;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;

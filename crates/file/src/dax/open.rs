@@ -3,11 +3,11 @@
 //! Persist order of an open for writing: blocks are reserved and the file's length is durable before
 //! the superblock counts the pages; the superblock says "not clean" before any page is changed.
 
+use everleaf_pmem::locks::{Mutex, RwLock};
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, RwLock};
 
 use everleaf_pmem::error::{Error, Grouped, Result};
 use everleaf_pmem::mapped::{self, Mapped};

@@ -1,8 +1,8 @@
 //! Wakers of futures that wait for an epoch; [`durable`](super::durable) says when they are called.
 
+use everleaf_pmem::locks::Mutex;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::task::Waker;
 
 use everleaf_pmem::error::Result;

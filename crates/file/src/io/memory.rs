@@ -9,12 +9,13 @@
 //! is what a pool can live with. Other programs take memory, too, so the system may refuse some before: that is a full
 //! disk as well. A system that hands out more than it has does not refuse; it ends a process.
 
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use everleaf_pmem::life::Life;
 use rustix::fd::OwnedFd;

@@ -19,8 +19,9 @@
 //! Without a thread that ends epochs nobody ever waits here, because nobody would let them in. A writer that would
 //! change more pages than memory may hold [makes room](super::room) itself.
 
+use everleaf_pmem::locks::{Condvar, Mutex};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use everleaf_pmem::error::Result;

@@ -1,7 +1,7 @@
 //! How many extents a file has ready: free, with blocks on the disk. [`crate::limits::ready`] says what for, and sees
 //! to it.
 
-use std::sync::Mutex;
+use everleaf_pmem::locks::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Extents that are ready beside those that something is known to need: a share of those in use. With fewer,

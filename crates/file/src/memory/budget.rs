@@ -17,10 +17,11 @@
 //! Whoever fetches a page never waits here: while one thread evicts, the others go on and take a little more. Only the end of
 //! a checkpoint waits for it, as nothing may come after it in a pool that rests.
 
+use everleaf_pmem::locks::Mutex;
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::{Arc, TryLockError, Weak};
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;

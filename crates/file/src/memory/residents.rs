@@ -2,8 +2,8 @@
 //!
 //! A page that is [fetched](crate::File) is in memory until it is [evicted](super::evict).
 
+use everleaf_pmem::locks::Mutex;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use everleaf_pmem::error::Result;

@@ -20,8 +20,8 @@
 //! *A value is lent, not copied.* Readers hold it together with the cache, so it may leave the cache while they read.
 //! Nobody waits for who reads a long one.
 
+use everleaf_pmem::locks::Mutex;
 use std::mem;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use everleaf_pmem::fallible::{self, taken};

@@ -17,8 +17,9 @@
 //! how much depends on what the pools before it have: the first hundred get so much that they never notice, and
 //! thousands still find room for more than most pools ever hold.
 
+use everleaf_pmem::locks::{Mutex, MutexGuard};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use everleaf_pmem::error::Result;

@@ -5,9 +5,10 @@ pub(crate) mod data;
 pub(crate) mod recovery;
 pub(crate) mod replay;
 
+use everleaf_pmem::locks::{Condvar, Mutex, RwLock};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Condvar, Mutex, OnceLock, RwLock};
 
 use everleaf_pmem::epoch::{Epochs, NO_EPOCH, SLOTS};
 use everleaf_pmem::error::{Error, Grouped, Result};
@@ -138,7 +139,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         root: Mutex::new(superblock.root),
         changed: Mutex::default(),
         forgotten: Mutex::default(),
-        lingering: Box::default(),
+        lingering: Box::new(Mutex::default()),
         released: Mutex::default(),
         // Of this open, if it writes.
         stamp: AtomicU64::new((superblock.open_generation + 1) << 32),
@@ -162,7 +163,7 @@ pub(crate) fn open(io: &dyn Io, path: &Path, options: &FileOptions) -> Result<In
         epochs: Epochs::new(superblock.durable_epoch)?,
         extents: AtomicBool::new(false),
         commit: Box::new(Mutex::new(Commit { spares: spares()?, ..Commit::default() })),
-        counts: Box::default(),
+        counts: Box::new(Mutex::default()),
         started: AtomicBool::new(false),
         begins: Mutex::default(),
         counters: Box::new(Counters::of_open(superblock.open_generation)),

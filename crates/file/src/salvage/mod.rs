@@ -40,10 +40,11 @@ mod superblock;
 mod table;
 mod values;
 
+use everleaf_pmem::locks::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use blocks::{FoundJournal, JournalStart};
 use changes::{PageChanges, found_counts, plan};

@@ -16,8 +16,9 @@
 //! between a removal and its merge leaves one node sparse for each writer, until the next removal
 //! beside it.
 
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::borrow::Borrow;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{PoisonError, TryLockError};
 
 use everleaf_pmem::{Backoff, Medium, PageNo, Result, Retries, fallible};
 use everleaf_pool::retry;

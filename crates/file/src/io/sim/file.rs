@@ -1,8 +1,9 @@
 //! An open file of the simulated disk.
 
+use everleaf_pmem::locks::Mutex;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use crate::io::IoFile;
 use crate::io::whole::{Raw, read_whole, write_whole};
