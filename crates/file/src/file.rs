@@ -21,7 +21,6 @@
 //! header are not stored to; and **a page number is for pages or for [large values](File::extent_write),
 //! not for both in turn**: the changes of a page are numbered, and a value has no number to go on from.
 
-use everleaf_pmem::locks::{Mutex, of_last_owner};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +31,7 @@ use everleaf_pmem::dram::outside;
 use everleaf_pmem::epoch::{EpochPin, epoch_is_pinned};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::life::CloseOnce;
+use everleaf_pmem::locks::{Mutex, of_last_owner};
 use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::rules::holds_no_latch;

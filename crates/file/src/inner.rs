@@ -1,6 +1,5 @@
 //! State shared by a `File` and its background tasks.
 
-use everleaf_pmem::locks::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -9,6 +8,7 @@ use std::time::Duration;
 use everleaf_pmem::epoch::Epochs;
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::life::Life;
+use everleaf_pmem::locks::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use everleaf_pmem::page::{Page, PageNo, Stay};
 use everleaf_pmem::region::Region;
 use everleaf_pmem::sync::lock_plain as lock;

@@ -14,7 +14,6 @@
 //! A job that panics is never run again, and no other task hears of it. A process that was forked has
 //! none of these threads: the first pool that it opens itself starts its own.
 
-use everleaf_pmem::locks::{Condvar, Mutex, MutexGuard};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,6 +27,7 @@ use std::time::{Duration, Instant};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::life::Life;
+use everleaf_pmem::locks::{Condvar, Mutex, MutexGuard};
 use everleaf_pmem::sync::lock_plain as lock;
 
 /// The most threads that there ever are.

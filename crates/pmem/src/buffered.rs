@@ -14,7 +14,6 @@
 //! one; while the [clock](Buffered::clock) shows e, that is e - 2 or e - 1. After a crash the layer
 //! above goes back to [`recovered_epoch`](Buffered::recovered_epoch).
 
-use crate::locks::{Condvar, Mutex, of_last_owner};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -25,6 +24,7 @@ use crossbeam_utils::CachePadded;
 use crate::epoch::{EpochPin, EpochTorn, Epochs, NO_EPOCH, SLOTS, SlotGuard, epoch_is_pinned};
 use crate::error::{Error, Result};
 use crate::life::{CloseOnce, Life};
+use crate::locks::{Condvar, Mutex, of_last_owner};
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, Page, PageNo, SEQ_WORD, Word};
 use crate::rules::Stepping;

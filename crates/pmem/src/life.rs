@@ -5,13 +5,13 @@
 //! from one word of memory that the system clears in a fork (`MADV_WIPEONFORK`), hence without a
 //! system call; where the system cannot do that, by the process's number.
 
-use crate::locks::Mutex;
 use std::process;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::epoch::EpochPin;
 use crate::error::{Error, Result};
+use crate::locks::Mutex;
 use crate::region::wiped_by_fork;
 use crate::sync::lock_plain;
 

@@ -204,16 +204,10 @@ mod kept {
 }
 
 #[cfg(not(debug_assertions))]
-pub(crate) use free::{Alone, Held, Kind, want_latch};
+pub(crate) use free::{Alone, want_latch};
 
 #[cfg(not(debug_assertions))]
 mod free {
-    #[derive(Debug, Clone, Copy)]
-    pub(crate) struct Kind;
-
-    #[derive(Debug)]
-    pub(crate) struct Held;
-
     #[derive(Debug)]
     pub(crate) struct Alone;
 
@@ -222,26 +216,6 @@ mod free {
         pub fn begin() -> Self {
             Self
         }
-    }
-
-    impl Kind {
-        #[inline(always)]
-        pub const fn here() -> Self {
-            Self
-        }
-
-        #[inline(always)]
-        pub fn want<L>(self, _: &L) {}
-
-        #[inline(always)]
-        pub fn held<L>(self, _: &L) -> Held {
-            Held
-        }
-    }
-
-    impl Held {
-        #[inline(always)]
-        pub fn want_again(&self) {}
     }
 
     #[inline(always)]

@@ -3,12 +3,12 @@
 //!
 //! The medium itself behaves like plain memory; the record says which stores a power cut may lose.
 
-use crate::locks::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::dram::outside;
 use crate::error::{Error, Result};
 use crate::fallible;
+use crate::locks::Mutex;
 use crate::medium::{Change, Medium, Redo};
 use crate::page::{Geometry, LINE_BYTES, Page, PageNo, Word};
 use crate::region::Region;

@@ -11,8 +11,8 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 pub(crate) use std::thread_local;
 use std::time::Duration;
 
-use crate::locks::RwLockWriteGuard;
 pub(crate) use crate::locks::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use crate::locks::{Ordered, RwLockWriteGuard};
 pub(crate) use schedule::{before_read, before_write};
 use schedule::{pause, scheduled};
 

@@ -8,9 +8,9 @@
 //! page became full, free or something else); the page and its marks, read under its latch, decide. A page that has left
 //! memory may have lost the mark of being listed, and then be listed again.
 
-use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::sync::atomic::Ordering;
 
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 use everleaf_pmem::{Page, PageNo, Result, fallible, thread_number};
 
 use crate::class::MAX_CLASSES;

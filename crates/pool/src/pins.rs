@@ -5,9 +5,9 @@
 //! so the freed extents bear a greater time than the pin, and wait for it. If a pin bears a greater
 //! time than a freed extent, its reader came after the unlinking, and its validation has failed.
 
-use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 use everleaf_pmem::{Result, fallible, thread_number};
 
 /// In parts, so that readers of different threads share no lock.

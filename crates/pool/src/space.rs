@@ -7,10 +7,10 @@
 //! extent is written directly, and a crash may bring its former owner back. They also wait for those
 //! who were reading extents when they were freed ([`pins`](crate::pins)).
 
-use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 use everleaf_pmem::{Error, Geometry, PageNo, Result, fallible, thread_number};
 
 use crate::map::{PageRun, Role, group_pages};

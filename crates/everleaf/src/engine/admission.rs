@@ -33,12 +33,12 @@
 //! no difference what the holder waits for meanwhile: a lock of the program's that a waiting writer has, another
 //! thread that writes, or nothing at all, for ever. If it is never heard of again, the way ends by the clock.
 
-use everleaf_pmem::locks::Condvar;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
+use everleaf_pmem::locks::Condvar;
 use everleaf_pmem::sync::wait_timeout;
 
 use super::locks::{Locks, OWNERS};

@@ -17,13 +17,13 @@
 //! **Deadlocks.** Who waits, waits for one other, and says for which. All of that is behind one mutex, so a circle is found
 //! before it closes, by going from one to the next.
 
-use everleaf_pmem::locks::Condvar;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::ThreadId;
 use std::time::Instant;
 
 use everleaf_pmem::fallible;
+use everleaf_pmem::locks::Condvar;
 use everleaf_pmem::sync::wait_timeout;
 
 use super::sync::{Mutex, lock};

@@ -53,7 +53,6 @@
 
 mod open;
 
-use everleaf_pmem::locks::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,6 +60,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 use everleaf_pmem::flush::Flush;
+use everleaf_pmem::locks::{Mutex, RwLock};
 use everleaf_pmem::mapped::{Mapped, Running};
 use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{FIRST_PAGE_OFFSET, Geometry, Page, PageNo, Word};

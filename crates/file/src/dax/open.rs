@@ -3,13 +3,13 @@
 //! Persist order of an open for writing: blocks are reserved and the file's length is durable before
 //! the superblock counts the pages; the superblock says "not clean" before any page is changed.
 
-use everleaf_pmem::locks::{Mutex, RwLock};
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use everleaf_pmem::error::{Error, Grouped, Result};
+use everleaf_pmem::locks::{Mutex, RwLock};
 use everleaf_pmem::mapped::{self, Mapped};
 use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::{Region, Share};

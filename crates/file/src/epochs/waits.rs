@@ -1,12 +1,12 @@
 //! Wakers of futures that wait for an epoch; [`durable`](super::durable) says when they are called.
 
-use everleaf_pmem::locks::Mutex;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
+use everleaf_pmem::locks::Mutex;
 use everleaf_pmem::sync::lock_plain as lock;
 
 /// What memory here is for.

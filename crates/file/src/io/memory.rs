@@ -9,7 +9,6 @@
 //! is what a pool can live with. Other programs take memory, too, so the system may refuse some before: that is a full
 //! disk as well. A system that hands out more than it has does not refuse; it ends a process.
 
-use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -18,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use everleaf_pmem::life::Life;
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;

@@ -19,13 +19,13 @@
 //! Without a thread that ends epochs nobody ever waits here, because nobody would let them in. A writer that would
 //! change more pages than memory may hold [makes room](super::room) itself.
 
-use everleaf_pmem::locks::{Condvar, Mutex};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
+use everleaf_pmem::locks::{Condvar, Mutex};
 use everleaf_pmem::sync::lock_plain as lock;
 use everleaf_pmem::sync::wait;
 

@@ -1,8 +1,9 @@
 //! How many extents a file has ready: free, with blocks on the disk. [`crate::limits::ready`] says what for, and sees
 //! to it.
 
-use everleaf_pmem::locks::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use everleaf_pmem::locks::Mutex;
 
 /// Extents that are ready beside those that something is known to need: a share of those in use. With fewer,
 /// cleaning cannot keep up with who deletes pairs here and there.

@@ -17,7 +17,6 @@
 //! Whoever fetches a page never waits here: while one thread evicts, the others go on and take a little more. Only the end of
 //! a checkpoint waits for it, as nothing may come after it in a pool that rests.
 
-use everleaf_pmem::locks::Mutex;
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,6 +25,7 @@ use std::sync::{Arc, TryLockError, Weak};
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
 use everleaf_pmem::life::Life;
+use everleaf_pmem::locks::Mutex;
 use everleaf_pmem::sync::lock_plain as lock;
 
 /// The hand needs so many goes for a round over a pool at least, unless there are fewer pages; and over all pools. So a page

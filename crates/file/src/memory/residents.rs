@@ -2,12 +2,12 @@
 //!
 //! A page that is [fetched](crate::File) is in memory until it is [evicted](super::evict).
 
-use everleaf_pmem::locks::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
+use everleaf_pmem::locks::Mutex;
 use everleaf_pmem::page::{Geometry, Page, PageNo};
 use everleaf_pmem::region::SYSTEM_PAGE_BYTES;
 use everleaf_pmem::sync::lock_plain as lock;

@@ -20,11 +20,11 @@
 //! *A value is lent, not copied.* Readers hold it together with the cache, so it may leave the cache while they read.
 //! Nobody waits for who reads a long one.
 
-use everleaf_pmem::locks::Mutex;
 use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use everleaf_pmem::fallible::{self, taken};
+use everleaf_pmem::locks::Mutex;
 use everleaf_pmem::page::{LINE_BYTES, prefetch};
 use everleaf_pmem::shared::{PAIRS_AHEAD, SharedPair};
 use everleaf_pmem::sync::lock_plain as lock;

@@ -17,13 +17,13 @@
 //! how much depends on what the pools before it have: the first hundred get so much that they never notice, and
 //! thousands still find room for more than most pools ever hold.
 
-use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 use everleaf_pmem::page::PageNo;
 use everleaf_pmem::region::{HUGE_BYTES, Region, RegionPart, SYSTEM_PAGE_BYTES};
 use everleaf_pmem::sync::lock_plain as lock;

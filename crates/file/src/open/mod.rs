@@ -5,7 +5,6 @@ pub(crate) mod data;
 pub(crate) mod recovery;
 pub(crate) mod replay;
 
-use everleaf_pmem::locks::{Condvar, Mutex, RwLock};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -14,6 +13,7 @@ use everleaf_pmem::epoch::{Epochs, NO_EPOCH, SLOTS};
 use everleaf_pmem::error::{Error, Grouped, Result};
 use everleaf_pmem::fallible;
 use everleaf_pmem::life::Life;
+use everleaf_pmem::locks::{Condvar, Mutex, RwLock};
 use everleaf_pmem::page::{Geometry, PageNo};
 use everleaf_pmem::region::Region;
 

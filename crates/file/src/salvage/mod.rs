@@ -40,7 +40,6 @@ mod superblock;
 mod table;
 mod values;
 
-use everleaf_pmem::locks::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::PoisonError;
@@ -51,6 +50,7 @@ use changes::{PageChanges, found_counts, plan};
 use everleaf_pmem::door::{copy_in, move_slots, move_words, put};
 use everleaf_pmem::dram::outside;
 use everleaf_pmem::error::{Error, Result};
+use everleaf_pmem::locks::Mutex;
 use everleaf_pmem::medium::{Change, Medium, Redo};
 use everleaf_pmem::page::{Geometry, Page, PageNo, SEQ_WORD, SUM_WORD, Word};
 use everleaf_pmem::region::Region;

@@ -1,13 +1,13 @@
 //! Images that no root may name yet: [checkpoints](crate::checkpoint::ahead) write them in the midst of an epoch that the
 //! program ends.
 
-use everleaf_pmem::locks::Mutex;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::fallible;
+use everleaf_pmem::locks::Mutex;
 use everleaf_pmem::page::PageNo;
 use everleaf_pmem::sync::lock_plain as lock;
 

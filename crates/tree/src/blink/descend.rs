@@ -5,12 +5,12 @@
 //! some of the papers' trees do not wait (`beside.rs`). A reader that has read its leaf looks whether anybody wrote
 //! meanwhile; the papers' trees can be read [otherwise](crate::blink::Reading).
 
-use everleaf_pmem::locks::Mutex;
 use std::cmp::Ordering as Order;
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use everleaf_pmem::locks::Mutex;
 use everleaf_pmem::{Latch, LatchGuard, Medium, Page, PageNo, Result, Retries, Seen, Version};
 use everleaf_pool::{LargeValue, Pool, StoredValue};
 

@@ -16,10 +16,10 @@
 //! between a removal and its merge leaves one node sparse for each writer, until the next removal
 //! beside it.
 
-use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::borrow::Borrow;
 use std::sync::{PoisonError, TryLockError};
 
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 use everleaf_pmem::{Backoff, Medium, PageNo, Result, Retries, fallible};
 use everleaf_pool::retry;
 

@@ -1,10 +1,10 @@
 //! The tree's handle: its pool, its inner nodes and its list of emptied leaves.
 
-use everleaf_pmem::locks::Mutex;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use everleaf_pmem::locks::Mutex;
 use everleaf_pmem::{Buffered, Dram, Error, Geometry, Medium, Page, PageNo, Result};
 use everleaf_pool::{CATALOG_ANCHOR, Hooks, Pool, anchor, kind, retry};
 

@@ -1,11 +1,12 @@
 //! What is on the simulated disk: files, names, what of them is durable, and what came since; and what strikes a call.
 
-use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
+
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 
 use super::fault::{DiskPlace, Fault, IoCall, Lie, Lied, Stray, Weather, eio};
 use super::sparse::Sparse;

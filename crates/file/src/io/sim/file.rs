@@ -1,9 +1,10 @@
 //! An open file of the simulated disk.
 
-use everleaf_pmem::locks::Mutex;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::sync::PoisonError;
+
+use everleaf_pmem::locks::Mutex;
 
 use crate::io::IoFile;
 use crate::io::whole::{Raw, read_whole, write_whole};

@@ -29,9 +29,10 @@
 //! to the last blocks of a journal that cannot be told from the torn write of a commit that nobody was
 //! told of.
 
-use everleaf_pmem::locks::{Mutex, MutexGuard};
 use std::io::{self, ErrorKind};
 use std::path::Path;
+
+use everleaf_pmem::locks::{Mutex, MutexGuard};
 
 use super::{Access, Io, IoFile};
 
