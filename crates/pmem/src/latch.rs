@@ -19,7 +19,6 @@
 
 use std::marker::PhantomData;
 
-use crate::order::want_latch;
 use crate::rules;
 use crate::sync::{AtomicU64, Ordering, before_read, before_write, fence, spin_loop, yield_now};
 
@@ -106,9 +105,7 @@ impl Latch {
 
     /// Waits until no writer holds the latch and says what is there.
     #[inline(always)]
-    #[track_caller]
     pub fn read_version(&self) -> Seen {
-        want_latch();
         let word = self.load(Ordering::Acquire);
         if word & (LOCKED | READY) == READY {
             Seen::Ready(Version(word))
@@ -235,10 +232,8 @@ impl Latch {
     }
 
     /// Latches, waiting as long as it takes.
-    #[track_caller]
     pub fn lock(&self) -> LatchGuard<'_> {
         debug_assert!(!rules::waits_for_itself(self.address()), "it would wait for ever");
-        want_latch();
         let mut wait = Backoff::default();
         loop {
             if let Some(held) = self.try_lock() {

@@ -3,13 +3,13 @@
 //! Builds with debug assertions keep account of it: for each kind of lock, which is the place in the code that makes it,
 //! the kinds that were wanted while one of it was held. A thread that wants two in another order than some thread did
 //! before panics and names the places, though nobody waits yet. So a test of one thread finds what would stop two of
-//! them for ever once in a million runs. Page latches are one kind among them. Locks of one kind have an order among
-//! themselves, at which this does not look.
+//! them for ever once in a million runs. Locks of one kind have an order among themselves, at which this does not look; nor
+//! does it at page latches, of which [`rules`](crate::rules) keep account.
 //!
 //! Other builds keep no account, and pay nothing.
 
 #[cfg(debug_assertions)]
-pub(crate) use kept::{Alone, Held, Kind, want_latch};
+pub(crate) use kept::{Alone, Held, Kind};
 
 #[cfg(debug_assertions)]
 mod kept {
@@ -18,16 +18,11 @@ mod kept {
     use std::panic::Location;
     use std::sync;
 
-    use crate::rules;
-
     type Place = &'static Location<'static>;
 
     /// Where locks of it are made.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) struct Kind(Place);
-
-    /// All page latches.
-    const LATCH: Kind = Kind(Location::caller());
 
     #[derive(Debug, Clone, Copy)]
     struct Lock {
@@ -127,17 +122,6 @@ mod kept {
     }
 
     #[track_caller]
-    pub(crate) fn want_latch() {
-        let wanted = Location::caller();
-        let _ = HELD.try_with(|held| {
-            let held = held.borrow();
-            held.iter()
-                .skip(APART.get())
-                .for_each(|lock| note((lock.kind, lock.taken), LATCH, wanted));
-        });
-    }
-
-    #[track_caller]
     fn want(kind: Kind, address: usize) {
         let wanted = Location::caller();
         let _ = HELD.try_with(|held| {
@@ -146,9 +130,6 @@ mod kept {
                 note((lock.kind, lock.taken), kind, wanted);
             }
         });
-        if APART.get() == 0 && !rules::holds_no_latch() {
-            note((LATCH, LATCH.0), kind, wanted);
-        }
     }
 
     /// A lock of kind `then` is wanted with one of kind `first` in hand.
@@ -204,7 +185,7 @@ mod kept {
 }
 
 #[cfg(not(debug_assertions))]
-pub(crate) use free::{Alone, want_latch};
+pub(crate) use free::Alone;
 
 #[cfg(not(debug_assertions))]
 mod free {
@@ -217,7 +198,4 @@ mod free {
             Self
         }
     }
-
-    #[inline(always)]
-    pub(crate) fn want_latch() {}
 }

@@ -27,11 +27,6 @@ mod rules {
     }
 }
 
-/// The locks of the standard library have an order; here there are none.
-mod order {
-    pub(crate) fn want_latch() {}
-}
-
 /// What the latch is made of here.
 mod sync {
     pub(crate) use loom::hint::spin_loop;
