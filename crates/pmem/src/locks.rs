@@ -5,7 +5,9 @@
 pub use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[cfg(debug_assertions)]
-pub use ordered::{Condvar, Guard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+pub use ordered::{
+    Condvar, Guard, Lock, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 use crate::order::Alone;
 
@@ -41,19 +43,17 @@ mod ordered {
     use super::Ordered;
     use crate::order::{Held, Kind};
 
-    /// [`std::sync::Mutex`], with an order.
+    /// A lock of the standard library, of the kind of the place in the code that makes it.
     #[derive(Debug)]
-    pub struct Mutex<T> {
+    pub struct Lock<L> {
         kind: Kind,
-        inner: sync::Mutex<T>,
+        inner: L,
     }
 
+    /// [`std::sync::Mutex`], with an order.
+    pub type Mutex<T> = Lock<sync::Mutex<T>>;
     /// [`std::sync::RwLock`], with an order: readers have the same as writers, since a writer that waits stops them.
-    #[derive(Debug)]
-    pub struct RwLock<T> {
-        kind: Kind,
-        inner: sync::RwLock<T>,
-    }
+    pub type RwLock<T> = Lock<sync::RwLock<T>>;
 
     /// [`std::sync::Condvar`], for a [`Mutex`] with an order.
     #[derive(Debug, Default)]
@@ -90,36 +90,49 @@ mod ordered {
         }
     }
 
-    #[inline(always)]
-    fn taken<G>(answer: LockResult<G>, held: Held) -> LockResult<Guard<G>> {
+    fn mapped<A, B>(answer: LockResult<A>, to: impl FnOnce(A) -> B) -> LockResult<B> {
         match answer {
-            Ok(inner) => Ok(Guard { inner, held }),
-            Err(poisoned) => Err(PoisonError::new(Guard { inner: poisoned.into_inner(), held })),
+            Ok(inner) => Ok(to(inner)),
+            Err(poisoned) => Err(PoisonError::new(to(poisoned.into_inner()))),
         }
     }
 
-    fn taken_late<G>(
-        answer: LockResult<(G, WaitTimeoutResult)>,
-        held: Held,
-    ) -> LockResult<(Guard<G>, WaitTimeoutResult)> {
-        match answer {
-            Ok((inner, is_over)) => Ok((Guard { inner, held }, is_over)),
-            Err(poisoned) => {
-                let (inner, is_over) = poisoned.into_inner();
-                Err(PoisonError::new((Guard { inner, held }, is_over)))
-            }
+    impl<L> Lock<L> {
+        #[track_caller]
+        const fn of(inner: L) -> Self {
+            Self { kind: Kind::here(), inner }
+        }
+
+        /// What this thread has waited for, and has.
+        #[track_caller]
+        fn taken<G>(&self, answer: LockResult<G>) -> LockResult<Guard<G>> {
+            let held = self.kind.held(self);
+            mapped(answer, |inner| Guard { inner, held })
+        }
+
+        /// What this thread has not waited for.
+        #[track_caller]
+        fn tried<G>(&self, answer: TryLockResult<G>) -> TryLockResult<Guard<G>> {
+            let answer = match answer {
+                Err(TryLockError::WouldBlock) => return Err(TryLockError::WouldBlock),
+                Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
+                Ok(inner) => Ok(inner),
+            };
+            Ok(self.taken(answer)?)
         }
     }
 
-    #[inline(always)]
-    fn tried<G>(answer: TryLockResult<G>, held: impl FnOnce() -> Held) -> TryLockResult<Guard<G>> {
-        match answer {
-            Ok(inner) => Ok(Guard { inner, held: held() }),
-            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
-            Err(TryLockError::Poisoned(poisoned)) => {
-                let inner = poisoned.into_inner();
-                Err(PoisonError::new(Guard { inner, held: held() }).into())
-            }
+    impl<L> Ordered for Lock<L> {
+        #[track_caller]
+        fn want(&self) {
+            self.kind.want(self);
+        }
+    }
+
+    impl<L: Default> Default for Lock<L> {
+        #[track_caller]
+        fn default() -> Self {
+            Self::of(L::default())
         }
     }
 
@@ -127,28 +140,26 @@ mod ordered {
         /// A lock of the kind of this place in the code.
         #[track_caller]
         pub const fn new(value: T) -> Self {
-            Self { kind: Kind::here(), inner: sync::Mutex::new(value) }
+            Self::of(sync::Mutex::new(value))
         }
 
         /// Waits for the lock and takes it.
         ///
         /// # Errors
         /// A thread panicked with it in hand.
-        #[inline(always)]
         #[track_caller]
         pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-            self.kind.want(self);
-            taken(self.inner.lock(), self.kind.held(self))
+            self.want();
+            self.taken(self.inner.lock())
         }
 
         /// Takes the lock if it is free.
         ///
         /// # Errors
         /// It is not, or a thread panicked with it in hand.
-        #[inline(always)]
         #[track_caller]
         pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
-            tried(self.inner.try_lock(), || self.kind.held(self))
+            self.tried(self.inner.try_lock())
         }
 
         /// What is behind the lock, which nobody else can have.
@@ -157,21 +168,6 @@ mod ordered {
         /// A thread panicked with it in hand.
         pub fn get_mut(&mut self) -> LockResult<&mut T> {
             self.inner.get_mut()
-        }
-
-        /// What was behind the lock.
-        ///
-        /// # Errors
-        /// A thread panicked with it in hand.
-        pub fn into_inner(self) -> LockResult<T> {
-            self.inner.into_inner()
-        }
-    }
-
-    impl<T: Default> Default for Mutex<T> {
-        #[track_caller]
-        fn default() -> Self {
-            Self::new(T::default())
         }
     }
 
@@ -179,49 +175,45 @@ mod ordered {
         /// A lock of the kind of this place in the code.
         #[track_caller]
         pub const fn new(value: T) -> Self {
-            Self { kind: Kind::here(), inner: sync::RwLock::new(value) }
+            Self::of(sync::RwLock::new(value))
         }
 
         /// Waits for the lock and takes it beside other readers.
         ///
         /// # Errors
         /// A writer panicked with it in hand.
-        #[inline(always)]
         #[track_caller]
         pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-            self.kind.want(self);
-            taken(self.inner.read(), self.kind.held(self))
+            self.want();
+            self.taken(self.inner.read())
         }
 
         /// Waits for the lock and takes it alone.
         ///
         /// # Errors
         /// A writer panicked with it in hand.
-        #[inline(always)]
         #[track_caller]
         pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-            self.kind.want(self);
-            taken(self.inner.write(), self.kind.held(self))
+            self.want();
+            self.taken(self.inner.write())
         }
 
         /// Takes the lock beside other readers, if no writer has it.
         ///
         /// # Errors
         /// One has it, or one panicked with it in hand.
-        #[inline(always)]
         #[track_caller]
         pub fn try_read(&self) -> TryLockResult<RwLockReadGuard<'_, T>> {
-            tried(self.inner.try_read(), || self.kind.held(self))
+            self.tried(self.inner.try_read())
         }
 
         /// Takes the lock alone, if it is free.
         ///
         /// # Errors
         /// It is not, or a writer panicked with it in hand.
-        #[inline(always)]
         #[track_caller]
         pub fn try_write(&self) -> TryLockResult<RwLockWriteGuard<'_, T>> {
-            tried(self.inner.try_write(), || self.kind.held(self))
+            self.tried(self.inner.try_write())
         }
 
         /// What is behind the lock, which nobody else can have.
@@ -230,21 +222,6 @@ mod ordered {
         /// A writer panicked with it in hand.
         pub fn get_mut(&mut self) -> LockResult<&mut T> {
             self.inner.get_mut()
-        }
-
-        /// What was behind the lock.
-        ///
-        /// # Errors
-        /// A writer panicked with it in hand.
-        pub fn into_inner(self) -> LockResult<T> {
-            self.inner.into_inner()
-        }
-    }
-
-    impl<T: Default> Default for RwLock<T> {
-        #[track_caller]
-        fn default() -> Self {
-            Self::new(T::default())
         }
     }
 
@@ -260,8 +237,9 @@ mod ordered {
         /// A thread panicked with it in hand.
         #[track_caller]
         pub fn wait<'m, T>(&self, guard: MutexGuard<'m, T>) -> LockResult<MutexGuard<'m, T>> {
-            guard.held.want_again();
-            taken(self.0.wait(guard.inner), guard.held)
+            let Guard { inner, held } = guard;
+            held.want_again();
+            mapped(self.0.wait(inner), |inner| Guard { inner, held })
         }
 
         /// As [`wait`](Self::wait), but for `most` at the most.
@@ -274,9 +252,11 @@ mod ordered {
             guard: MutexGuard<'m, T>,
             most: Duration,
         ) -> LockResult<(MutexGuard<'m, T>, WaitTimeoutResult)> {
-            guard.held.want_again();
             let Guard { inner, held } = guard;
-            taken_late(self.0.wait_timeout(inner, most), held)
+            held.want_again();
+            mapped(self.0.wait_timeout(inner, most), |(inner, is_over)| {
+                (Guard { inner, held }, is_over)
+            })
         }
 
         /// As [`wait_timeout`](Self::wait_timeout), as long as `goes_on` says so.
@@ -290,9 +270,11 @@ mod ordered {
             most: Duration,
             goes_on: impl FnMut(&mut T) -> bool,
         ) -> LockResult<(MutexGuard<'m, T>, WaitTimeoutResult)> {
-            guard.held.want_again();
             let Guard { inner, held } = guard;
-            taken_late(self.0.wait_timeout_while(inner, most, goes_on), held)
+            held.want_again();
+            mapped(self.0.wait_timeout_while(inner, most, goes_on), |(inner, is_over)| {
+                (Guard { inner, held }, is_over)
+            })
         }
 
         /// Wakes all who wait.
@@ -303,20 +285,6 @@ mod ordered {
         /// Wakes one of those who wait.
         pub fn notify_one(&self) {
             self.0.notify_one();
-        }
-    }
-
-    impl<T> Ordered for Mutex<T> {
-        #[track_caller]
-        fn want(&self) {
-            self.kind.want(self);
-        }
-    }
-
-    impl<T> Ordered for RwLock<T> {
-        #[track_caller]
-        fn want(&self) {
-            self.kind.want(self);
         }
     }
 }

@@ -41,7 +41,9 @@ pub(crate) fn rest(time: Duration) {
 
 /// Tries until nobody else holds the lock: the scheduler runs its holder meanwhile.
 #[cold]
-fn try_on<G>(attempt: impl Fn() -> TryLockResult<G>) -> LockResult<G> {
+#[track_caller]
+fn try_on<G>(lock: &impl Ordered, attempt: impl Fn() -> TryLockResult<G>) -> LockResult<G> {
+    lock.want();
     loop {
         before_write();
         match attempt() {
@@ -56,11 +58,7 @@ fn try_on<G>(attempt: impl Fn() -> TryLockResult<G>) -> LockResult<G> {
 #[inline(always)]
 #[track_caller]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
-    if !scheduled() {
-        return mutex.lock();
-    }
-    mutex.want();
-    try_on(|| mutex.try_lock())
+    if scheduled() { try_on(mutex, || mutex.try_lock()) } else { mutex.lock() }
 }
 
 /// Locks, also if a thread panicked with the lock in hand: for what is right all the same.
@@ -74,22 +72,14 @@ pub fn lock_plain<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[inline(always)]
 #[track_caller]
 pub(crate) fn read_lock<T>(lock: &RwLock<T>) -> LockResult<RwLockReadGuard<'_, T>> {
-    if !scheduled() {
-        return lock.read();
-    }
-    lock.want();
-    try_on(|| lock.try_read())
+    if scheduled() { try_on(lock, || lock.try_read()) } else { lock.read() }
 }
 
 /// Locks without other readers.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn write_lock<T>(lock: &RwLock<T>) -> LockResult<RwLockWriteGuard<'_, T>> {
-    if !scheduled() {
-        return lock.write();
-    }
-    lock.want();
-    try_on(|| lock.try_write())
+    if scheduled() { try_on(lock, || lock.try_write()) } else { lock.write() }
 }
 
 /// Locks beside other readers, as [`lock_plain`].
