@@ -51,7 +51,7 @@ pub use flush::Flush;
 pub use latch::{Backoff, Latch, LatchGuard, Seen, Version};
 pub use life::Life;
 pub use mapped::Mapped;
-pub use medium::{Change, FEW_CHANGES, Medium, NOTED_PAGES, Redo, door};
+pub use medium::{COUNTED_TREES, Change, FEW_CHANGES, Medium, NOTED_PAGES, Redo, door};
 pub use page::{Geometry, HEAD_WORDS, LINE_BYTES, Page, PageNo, SEQ_WORD, SUM_WORD, Stay, Word};
 pub use retries::Retries;
 pub use shared::{PAIRS_AHEAD, SharedPair, SharedPart, SharedRoom};

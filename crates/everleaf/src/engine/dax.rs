@@ -139,7 +139,7 @@ impl DaxStore {
         let closed = self.store.gate.close();
         self.expect_sound()?;
         batch.iter().try_for_each(TreeChanges::expect_tree)?;
-        alone.map_or(Ok(()), |alone| (alone.validate)())?;
+        alone.map_or(Ok(()), |alone| (alone.validate)(&|_| false))?;
         if let [part @ TreeChanges { changes: [change], .. }] = batch {
             return apply_alone(&self.store.versions, part, change, alone);
         }

@@ -119,13 +119,18 @@ impl FileStore {
         }
         // Before the hold: who waits here keeps no epoch from ending.
         debug_assert!(!epoch_is_pinned(), "a batch that waits would keep the epoch from ending");
+        if let Some(alone) = alone
+            && self.commit_latched(batch, alone).map_err(|error| self.why(error))?
+        {
+            return Ok(());
+        }
         let _alone = lock(&self.batch);
         let inside = match alone {
             None => BatchPass::Passed(self.store.gate.pass()),
             Some(_) => BatchPass::Alone(self.store.gate.close()),
         };
         batch.iter().try_for_each(TreeChanges::expect_tree)?;
-        alone.map_or(Ok(()), |alone| (alone.validate)())?;
+        alone.map_or(Ok(()), |alone| (alone.validate)(&|_| false))?;
         if let [part @ TreeChanges { changes: [change], .. }] = batch {
             let applied = apply_alone(&self.store.versions, part, change, alone);
             return applied.map_err(|error| self.why(error));

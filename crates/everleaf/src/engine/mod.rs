@@ -8,6 +8,7 @@ mod dropped;
 mod file;
 mod forecast;
 mod kept;
+mod latched;
 mod locks;
 mod medium;
 mod named_trees;
@@ -35,7 +36,9 @@ pub(crate) use buffers::{Buffer, Buffers};
 pub(crate) use everleaf_tree::blink::KeyPlace;
 pub(crate) use file::Place;
 pub(crate) use locks::{Locks, Place as LockPlace};
-pub(crate) use open_tree::{Alone, Change, SeenPlace, TreeChanges, TreeHandle, ValueSource};
+pub(crate) use open_tree::{
+    Alone, Change, IsHeld, SeenPlace, TreeChanges, TreeHandle, ValueSource,
+};
 pub(crate) use pool_tree::{Move, PoolTree, still};
 pub(crate) use versions::{Cut, KeyBefore, Versions};
 

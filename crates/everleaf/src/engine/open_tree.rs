@@ -183,6 +183,16 @@ impl<M: DbMedium> OpenTree<M> {
         self.versions.write_kept(&self.images, |keeper| write(tree, keeper))
     }
 
+    /// Keeps what a write replaces that somebody may want who reads at a cut.
+    pub fn keeper(&self) -> ImageKeeper<'_> {
+        ImageKeeper { versions: &self.versions, images: &self.images }
+    }
+
+    /// After a write that may have kept something; nothing is latched.
+    pub fn catch_up(&self) {
+        self.versions.catch_up(&self.images);
+    }
+
     /// Sets a value.
     #[inline(always)]
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -232,10 +242,11 @@ impl<M: DbMedium> OpenTree<M> {
         Ok((found, SeenPlace { place, life }))
     }
 
-    /// Whether nobody has changed the leaf since it was seen, nor cleared the tree. It may say no although nobody has.
+    /// Whether nobody has changed the leaf since it was seen, nor cleared the tree. It may say no although nobody has. The
+    /// caller may hold the leaf.
     #[inline]
-    pub fn is_as_seen(&self, seen: SeenPlace) -> Result<bool> {
-        let is_as_seen = self.tree.is_as_seen(seen.place)?;
+    pub fn is_as_seen(&self, seen: SeenPlace, is_held: IsHeld<'_>) -> Result<bool> {
+        let is_as_seen = is_held(seen.place) || self.tree.is_as_seen(seen.place)?;
         Ok(is_as_seen && self.life.load(Ordering::Acquire) == seen.life)
     }
 
@@ -382,6 +393,14 @@ impl TreeHandle {
             TreeHandle::Dax(_) => DbTree::<Dax>::VALUES_GROW,
         }
     }
+    /// The tree, if its pool is on a file.
+    pub fn on_file(&self) -> Option<&OpenTree<File>> {
+        match self {
+            TreeHandle::File(tree) => Some(tree),
+            #[cfg(feature = "dax")]
+            TreeHandle::Dax(_) => None,
+        }
+    }
     /// What its keys had at cuts.
     pub fn images(&self) -> &Images {
         on_tree!(self, tree => tree.images())
@@ -394,9 +413,9 @@ impl TreeHandle {
             TreeHandle::Dax(tree) => tree.former(cut).map(TreeHandle::Dax),
         }
     }
-    /// Whether nobody has changed the leaf since it was seen, nor cleared the tree. It may say no although nobody has.
-    pub fn is_as_seen(&self, seen: SeenPlace) -> Result<bool> {
-        on_tree!(self, tree => tree.is_as_seen(seen))
+    /// As [`OpenTree::is_as_seen`].
+    pub fn is_as_seen(&self, seen: SeenPlace, is_held: IsHeld<'_>) -> Result<bool> {
+        on_tree!(self, tree => tree.is_as_seen(seen, is_held))
     }
     /// What all handles of one tree of a pool have in common, and no others while there is one.
     pub fn id(&self) -> usize {
@@ -408,11 +427,14 @@ impl TreeHandle {
     }
 }
 
+/// Whether a commit holds the leaf of a place, which is as it was seen.
+pub(crate) type IsHeld<'h> = &'h dyn Fn(KeyPlace) -> bool;
+
 /// What a commit asks and tells who wants it to be alone.
 pub(crate) struct Alone<'a> {
-    /// Whether it may happen, while no other writer is under way. If room is found only after it has answered,
-    /// it is asked again.
-    pub validate: &'a dyn Fn() -> Result<()>,
+    /// Whether it may happen, while no other writer is under way, or none to the leaves that it holds. It may be asked more
+    /// than once.
+    pub validate: &'a dyn Fn(IsHeld<'_>) -> Result<()>,
     /// The moment that it has read at, if it has read anything.
     pub cut: Option<&'a Cut>,
     /// Whether it has locked all that it writes.

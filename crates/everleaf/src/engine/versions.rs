@@ -349,8 +349,7 @@ impl Versions {
             return plain();
         }
         let answer = keeping(&ImageKeeper { versions: self, images });
-        images.catch_up(self);
-        self.settle();
+        self.catch_up(images);
         answer
     }
 
@@ -364,9 +363,14 @@ impl Versions {
             return write(None);
         }
         let answer = write(Some(&ImageKeeper { versions: self, images }));
+        self.catch_up(images);
+        answer
+    }
+
+    /// After a write that may have kept something, of the tree with these images; the caller holds no latch.
+    pub fn catch_up(&self, images: &Images) {
         images.catch_up(self);
         self.settle();
-        answer
     }
 
     /// Begins a change of several keys that is one. They come one after the other.

@@ -26,7 +26,7 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
 use crate::engine::{
-    Alone, Buffer, Change, Engine, KeyPlace, LockPlace, SeenPlace, TreeChanges, TreeHandle,
+    Alone, Buffer, Change, Engine, IsHeld, KeyPlace, LockPlace, SeenPlace, TreeChanges, TreeHandle,
 };
 use crate::limits::check_key;
 use crate::snapshot::KeysAt;
@@ -251,7 +251,7 @@ impl Work {
 
     /// Refuses if a leaf may have changed that was read without a cut.
     fn expect_leaves(&self, state: &State) -> Result<()> {
-        let expected = state.validate_leaves();
+        let expected = state.validate_leaves(&|_| false);
         if let Err(Error::Conflict { .. }) = &expected {
             // For good: a page that was cold may be hot again, and whoever was told so has gone on without the read.
             self.is_overtaken.set(true);
@@ -437,10 +437,10 @@ impl Work {
             let (seen, of_others) = rest.1.split_at(writes.len());
             (*part, rest) = (TreeChanges { tree, changes, seen }, (others, of_others));
         }
-        let validate = || match cut {
+        let validate = |is_held: IsHeld<'_>| match cut {
             Some(cut) if self.notes_reads => state.validate_reads(cut),
             Some(cut) => state.validate_writes(cut),
-            None => state.validate_leaves(),
+            None => state.validate_leaves(is_held),
         };
         let cut = cut.map(Snapshot::cut);
         let alone = Alone { validate: &validate, cut, has_locked: self.locker.is_some() };
@@ -477,11 +477,11 @@ impl State {
         }
     }
 
-    /// Whether the leaves that were read without a cut are as they were.
-    fn validate_leaves(&self) -> Result<()> {
+    /// Whether the leaves that were read without a cut are as they were; the commit may hold some of them.
+    fn validate_leaves(&self, is_held: IsHeld<'_>) -> Result<()> {
         for read in self.leaves.all() {
             let TreeWork { tree, name, .. } = &self.trees[read.tree as usize];
-            if !tree.is_as_seen(read.seen)? {
+            if !tree.is_as_seen(read.seen, is_held)? {
                 // Which key it was nobody knows, nor needs to: it is tried again.
                 return Err(Error::Conflict {
                     tree: (&**name).into(),

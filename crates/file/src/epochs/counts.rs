@@ -13,6 +13,7 @@ use std::collections::HashMap;
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
+use everleaf_pmem::medium::COUNTED_TREES;
 use everleaf_pmem::page::PageNo;
 
 use crate::journal::{RECORD_HEAD, TAG_COUNTS};
@@ -52,16 +53,19 @@ struct TreeCount {
 }
 
 impl SlotCounts {
-    /// Sees to it that the next [`add`](Self::add) needs no memory.
+    /// Sees to it that [`add`](Self::add) needs no memory in the next step.
     #[inline(always)]
     pub fn make_room(&mut self) -> Result<()> {
-        if self.trees.len() == self.trees.capacity() { self.grow() } else { Ok(()) }
+        match self.trees.capacity() - self.trees.len() < COUNTED_TREES {
+            true => self.grow(),
+            false => Ok(()),
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> Result<()> {
-        fallible::more(&mut self.trees, 1, COUNTS)
+        fallible::more(&mut self.trees, COUNTED_TREES, COUNTS)
     }
 
     /// Counts pairs that a step of `epoch` has added to a tree, or taken away.

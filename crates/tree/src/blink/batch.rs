@@ -58,7 +58,8 @@ impl KeyPlace {
         self.is_beside(other) && self.rank == other.rank
     }
 
-    fn is_beside(&self, other: &KeyPlace) -> bool {
+    /// Whether they are in the same leaf at the same version.
+    pub(super) fn is_beside(&self, other: &KeyPlace) -> bool {
         (self.leaf, self.version) == (other.leaf, other.version)
     }
 
@@ -68,7 +69,8 @@ impl KeyPlace {
     }
 }
 
-type ChangeOf<'a, K> = BatchChange<'a, KeyOf<K>, InputOf<K>>;
+/// One change of a tree.
+pub(super) type ChangeOf<'a, K> = BatchChange<'a, KeyOf<K>, InputOf<K>>;
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Whether a longer value for a key that is there makes its leaf fuller.
