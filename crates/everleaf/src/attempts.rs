@@ -8,8 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::Error;
-use crate::engine::{Engine, Way};
-use crate::transaction::Locker;
+use crate::engine::{Engine, Share, Way};
 
 /// Attempts, unless the program says otherwise.
 pub(crate) const ATTEMPTS: u32 = 100;
@@ -21,18 +20,16 @@ const PATIENT: u32 = 8;
 /// The attempts of one operation, all of one thread.
 #[doc(hidden)]
 pub struct Attempts {
-    engine: Engine,
+    engine: Share<Engine>,
     most: u32,
     failed: u32,
     way: Option<Way>,
-    /// What all of them lock with, if they do.
-    pub(crate) locker: Option<Locker>,
 }
 
 impl Attempts {
     /// At most so many, and at least one. The first one begins.
-    pub(crate) fn new(engine: Engine, most: u32) -> Self {
-        Self { engine, most, failed: 0, way: None, locker: None }
+    pub(crate) fn new(engine: Share<Engine>, most: u32) -> Self {
+        Self { engine, most, failed: 0, way: None }
     }
 
     /// One has failed. Returns when it is time for the next one.
@@ -61,14 +58,13 @@ impl Attempts {
         std::thread::sleep(Duration::from_micros(1 + own % longest));
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Share<Engine> {
         &self.engine
     }
 
     /// It is done, but for the disk, which nobody else waits for.
     pub(crate) fn end(&mut self) {
         self.end_way();
-        self.locker = None;
     }
 
     /// Others need not wait any more.

@@ -5,7 +5,7 @@ use std::fmt;
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
-use crate::engine::{Buffer, Change, Engine, TreeChanges, TreeHandle};
+use crate::engine::{Buffer, Change, Engine, Share, TreeChanges, TreeHandle};
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX, check_key, check_value};
 use crate::{AsBytes, Durability, Error, Result, Tree};
 
@@ -46,7 +46,7 @@ const RECENT_TREES: usize = 8;
 /// ```
 #[must_use = "a batch does nothing until it is committed"]
 pub struct Batch {
-    engine: Engine,
+    engine: Share<Engine>,
     durability: Durability,
     /// In the order in which they were added.
     changes: Vec<Added>,
@@ -98,8 +98,14 @@ fn head_of(key: &[u8]) -> u64 {
     }
 }
 
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.buffer.forget(self.engine.buffers());
+    }
+}
+
 impl Batch {
-    pub(crate) fn new(engine: Engine, durability: Durability) -> Self {
+    pub(crate) fn new(engine: Share<Engine>, durability: Durability) -> Self {
         let buffer = Buffer::new(engine.buffers());
         let (changes, trees) = (Vec::new(), Vec::new());
         let (full, piece) = (Vec::new(), Vec::new());
@@ -282,7 +288,7 @@ impl Batch {
             at,
             value_len: value.map(|value| value.len() as u32),
         });
-        self.buffer.set(self.bytes());
+        self.buffer.set(self.engine.buffers(), self.bytes());
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use everleaf_file::io::{Io, RealIo};
 use everleaf_pmem::fallible;
 
 use crate::attempts::Attempts;
-use crate::engine::{Engine, Place, PoolTree};
+use crate::engine::{Engine, Place, PoolTree, Share, Shares};
 use crate::limits::check_name;
 use crate::options::{Options, Storage};
 use crate::{
@@ -31,6 +31,7 @@ pub struct Db {
     engine: Engine,
     path: Option<Arc<Path>>,
     durability: Durability,
+    shares: Shares<Engine>,
 }
 
 impl Db {
@@ -64,7 +65,7 @@ impl Db {
     fn open_at(place: Place<'_>, options: &Options) -> Result<Db> {
         let path = place.path().map(Arc::from);
         let engine = Engine::open(place, options)?;
-        Ok(Db { engine, path, durability: options.durability })
+        Ok(Db { engine, path, durability: options.durability, shares: Shares::default() })
     }
 
     /// Returns a handle to the same pool whose writes have this durability: those of the trees, batches and
@@ -203,7 +204,7 @@ impl Db {
     /// Returns an empty [`Batch`], to which you add changes to any trees of this pool that a crash keeps or loses
     /// together.
     pub fn batch(&self) -> Batch {
-        Batch::new(self.engine.clone(), self.durability)
+        Batch::new(self.share(), self.durability)
     }
 
     /// Returns all trees as they are now, whatever is written to them afterwards. This waits for writes in progress, and
@@ -314,7 +315,7 @@ impl Db {
         options: TransactionOptions,
         run: impl FnMut(&Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        transaction::transact(&self.engine, self.durability, options, run)
+        transaction::transact((&self.engine, &self.shares), self.durability, options, run)
     }
 
     /// Begins a transaction that you commit or drop yourself. This costs nothing yet: the moment that the transaction sees
@@ -325,14 +326,20 @@ impl Db {
 
     /// Like [`begin`](Db::begin), with explicit options. The number of attempts is ignored.
     pub fn begin_with(&self, options: TransactionOptions) -> Transaction {
-        Transaction::new(self.engine.clone(), self.durability, options)
+        Transaction::new(self.share(), self.durability, options)
     }
 
     /// Begins the attempts of a transaction that the caller runs itself, as [`transact`](Db::transact) does: for bindings
     /// of languages whose functions cannot be called from within it. All of it is done by one thread.
     #[doc(hidden)]
     pub fn attempts(&self, most: u32) -> Attempts {
-        Attempts::new(self.engine.clone(), most)
+        Attempts::new(self.share(), most)
+    }
+
+    /// The pool, for a transaction or a batch of this thread.
+    #[inline]
+    fn share(&self) -> Share<Engine> {
+        self.shares.take(|| self.engine.clone())
     }
 
     /// Waits until every operation that returned before this call is on disk.

@@ -183,6 +183,7 @@ fn beside(last: &[u8], key: &[u8]) -> (usize, bool) {
 }
 
 impl<K: AsBytes, V: AsBytes> Load<'_, K, V> {
+    #[inline(always)]
     fn take(&mut self, key: K, value: V) -> Result<()> {
         let (key_bytes, value_bytes) = (key.as_bytes(), value.as_bytes());
         check_key(key_bytes)?;

@@ -4,7 +4,7 @@ use everleaf_tree::blink::{self, Condition, End};
 
 use crate::attempts::{ATTEMPTS, Attempts};
 use crate::cursor::Pair;
-use crate::engine::Engine;
+use crate::engine::{Engine, Share};
 use crate::limits::{check_key, check_value};
 use crate::{AsBytes, Bytes, Error, KeyRange, Result, Tree};
 
@@ -179,7 +179,7 @@ impl Tree {
     ) -> Result<Option<Vec<u8>>> {
         let key = key.as_bytes();
         check_key(key)?;
-        let mut attempts = Attempts::new(Engine::of(&self.on), ATTEMPTS);
+        let mut attempts = None;
         loop {
             let old = self.on.get_to_change(key)?;
             let new = change(old.as_deref());
@@ -192,7 +192,8 @@ impl Tree {
                 self.settle()?;
                 return Ok(new);
             }
-            attempts.failed().map_err(|attempts| {
+            let first = || Attempts::new(Share::new(Engine::of(&self.on)), ATTEMPTS);
+            attempts.get_or_insert_with(first).failed().map_err(|attempts| {
                 let (tree, key) = (self.name().into(), key.to_vec());
                 Error::Conflict { tree, key, attempts }
             })?;

@@ -13,7 +13,7 @@ use everleaf_pmem::fallible;
 
 use crate::attempts::{ATTEMPTS, Attempts};
 use crate::cursor::Pair;
-use crate::engine::Engine;
+use crate::engine::{Engine, Share, Shares};
 use crate::limits::{check_key, check_value};
 use crate::range::copy_bound;
 use crate::read_tree::own_reads;
@@ -225,14 +225,18 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn new(engine: Engine, durability: Durability, options: TransactionOptions) -> Self {
+    pub(crate) fn new(
+        engine: Share<Engine>,
+        durability: Durability,
+        options: TransactionOptions,
+    ) -> Self {
         let locker = options.locker(&engine);
         Self::with_locker(engine, durability, (options, false), locker)
     }
 
     #[inline(always)]
     fn with_locker(
-        engine: Engine,
+        engine: Share<Engine>,
         durability: Durability,
         (options, by_leaves): (TransactionOptions, bool),
         locker: Option<Locker>,
@@ -498,31 +502,41 @@ impl fmt::Debug for Transaction {
 
 /// Runs a transaction until nobody is in its way, or often enough.
 pub(crate) fn transact<T, E: From<Error>>(
-    engine: &Engine,
+    (engine, shares): (&Engine, &Shares<Engine>),
     durability: Durability,
     options: TransactionOptions,
     mut run: impl FnMut(&Transaction) -> Result<T, E>,
 ) -> Result<T, E> {
-    let mut attempts = Attempts::new(engine.clone(), options.attempts);
-    attempts.locker = options.locker(engine);
+    let locker = options.locker(engine);
+    let share = || shares.take(|| engine.clone());
+    // As a rule there is one, which needs no account of them.
+    let mut attempts = None;
+    let first = || Attempts::new(share(), options.attempts);
     // Without a cut only if it can be tried again.
     let mut by_leaves = options.attempts > 1;
     loop {
-        let locker = attempts.locker.clone();
         let how = (options, std::mem::take(&mut by_leaves));
-        let mut transaction = Transaction::with_locker(engine.clone(), durability, how, locker);
+        let mut transaction = Transaction::with_locker(share(), durability, how, locker.clone());
         match run(&transaction) {
             Ok(answer) => {
                 let committed = transaction.work.commit();
                 drop(transaction);
-                if attempts.settle(committed, durability)? {
-                    return Ok(answer);
+                match committed {
+                    Err(Error::Conflict { tree, key, .. }) => {
+                        attempts.get_or_insert_with(first).overtaken(tree, key)?;
+                    }
+                    committed => {
+                        // Nobody waits for it while it waits for the disk.
+                        drop((attempts, locker));
+                        settle(engine, committed?, durability)?;
+                        return Ok(answer);
+                    }
                 }
             }
             Err(error) => {
                 let may_go_on = transaction.work.in_deadlock() || transaction.work.is_overtaken();
                 drop(transaction);
-                if !may_go_on || attempts.failed().is_err() {
+                if !may_go_on || attempts.get_or_insert_with(first).failed().is_err() {
                     return Err(error);
                 }
             }
@@ -539,22 +553,18 @@ impl Attempts {
     pub fn commit(&mut self, mut transaction: Transaction) -> Result<bool> {
         let (committed, durability) = (transaction.work.commit(), transaction.durability);
         drop(transaction);
-        self.settle(committed, durability)
+        match committed {
+            Err(Error::Conflict { tree, key, .. }) => self.overtaken(tree, key).map(|()| false),
+            committed => {
+                self.end();
+                settle(self.engine(), committed?, durability).map(|()| true)
+            }
+        }
     }
 
-    /// The same, after a commit whose transaction is gone.
-    fn settle(&mut self, committed: Result<bool>, durability: Durability) -> Result<bool> {
-        let committed = match committed {
-            Err(Error::Conflict { tree, key, .. }) => {
-                let failed = self.failed();
-                failed.map_err(|attempts| Error::Conflict { tree, key, attempts })?;
-                return Ok(false);
-            }
-            committed => committed,
-        };
-        self.end();
-        settle(self.engine(), committed?, durability)?;
-        Ok(true)
+    /// As [`failed`](Self::failed), because of what others have done at a key.
+    fn overtaken(&mut self, tree: Box<str>, key: Vec<u8>) -> Result<()> {
+        self.failed().map_err(|attempts| Error::Conflict { tree, key, attempts })
     }
 }
 

@@ -9,7 +9,7 @@ use everleaf_tree::FoundValue;
 
 use crate::bytes::with_spare;
 use crate::cursor::{Cursor, Pair, Source};
-use crate::engine::{Cut, Engine, Move, PoolTree, ValueSource};
+use crate::engine::{Cut, Engine, Move, PoolTree, Share, Shares, TreeHandle, ValueSource};
 use crate::limits::{check_key, check_value, check_value_len};
 use crate::range::{Keys, OwnedBounds, Range};
 use crate::read_tree::sealed;
@@ -30,11 +30,32 @@ pub struct Tree {
     pub(crate) on: PoolTree,
     pub(crate) name: Arc<str>,
     durability: Durability,
+    /// After what has the pool, which is closed while its trees are there.
+    shares: Shares<NamedTree>,
+}
+
+/// A tree, for whoever has its pool.
+pub(crate) struct NamedTree {
+    pub tree: TreeHandle,
+    pub name: Arc<str>,
+}
+
+impl NamedTree {
+    /// Others have changed what an attempt has read or written at a key.
+    pub fn conflict(&self, key: Vec<u8>) -> Error {
+        Error::Conflict { tree: (&*self.name).into(), key, attempts: 1 }
+    }
 }
 
 impl Tree {
     pub(crate) fn new(on: PoolTree, name: &str, durability: Durability) -> Self {
-        Tree { on, name: name.into(), durability }
+        Tree { on, name: name.into(), durability, shares: Shares::default() }
+    }
+
+    /// The tree, for a transaction of this thread.
+    #[inline]
+    pub(crate) fn share(&self) -> Share<NamedTree> {
+        self.shares.take(|| NamedTree { tree: self.on.tree(), name: Arc::clone(&self.name) })
     }
 
     /// Returns the name that this handle was opened with.

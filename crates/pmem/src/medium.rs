@@ -27,7 +27,7 @@ pub struct Change<'a> {
 pub const NOTED_PAGES: usize = 4;
 /// Changes of at most 64 bytes that a step may note without saying so, beside those.
 pub const FEW_CHANGES: usize = 32;
-/// Trees whose pairs a step may [count](Medium::count).
+/// Trees whose pairs a step may [count](Medium::count) that says that it has as many changes. Another step counts one tree's.
 pub const COUNTED_TREES: usize = 16;
 
 /// Redoes one change on a page: the same layout function that ran live. Given by the caller of
@@ -211,8 +211,8 @@ pub trait Medium: Send + Sync + 'static {
         self.note(op, page, Change { tag, bytes: &parts.concat() });
     }
 
-    /// Says that the step adds so many pairs to the tree of an anchor, or takes them away, of at most
-    /// [`COUNTED_TREES`] trees in all. The medium keeps the sum as durable as the step.
+    /// Says that the step adds so many pairs to the tree of an anchor, or takes them away, of one tree, or
+    /// of up to [`COUNTED_TREES`] trees if it [has said](Self::enter_for) that it has as many changes. The medium keeps the sum as durable as the step.
     #[inline(always)]
     fn count(&self, _op: &mut Self::Op<'_>, _tree: PageNo, _by: i64) {}
 

@@ -15,6 +15,8 @@ mod kept;
 #[path = "../../everleaf/src/sorted.rs"]
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod sorted;
+#[path = "../../everleaf/src/engine/spread.rs"]
+mod spread;
 #[path = "../../everleaf/src/engine/versions.rs"]
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod versions;

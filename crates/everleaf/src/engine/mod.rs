@@ -15,6 +15,7 @@ mod named_trees;
 mod open_tree;
 mod pool_tree;
 mod reclaim;
+mod spread;
 mod sync;
 mod tree_list;
 #[cfg(feature = "dax")]
@@ -40,6 +41,7 @@ pub(crate) use open_tree::{
     Alone, Change, IsHeld, SeenPlace, TreeChanges, TreeHandle, ValueSource,
 };
 pub(crate) use pool_tree::{Move, PoolTree, still};
+pub(crate) use spread::{Share, Shares};
 pub(crate) use versions::{Cut, KeyBefore, Versions};
 
 use admission::Store;
@@ -180,7 +182,7 @@ impl Engine {
     }
 
     /// What transactions and batches keep in memory.
-    pub fn buffers(&self) -> &Arc<Buffers> {
+    pub fn buffers(&self) -> &Buffers {
         on_medium!(self, on => &on.trees().buffers)
     }
 
@@ -386,7 +388,7 @@ impl Engine {
             snapshot_values: now.values,
             snapshot_bytes: now.bytes,
             snapshots_given_up: since.given_up.load(Ordering::Relaxed),
-            transactions: since.transactions.load(Ordering::Relaxed),
+            transactions: since.transactions.total(),
             conflicts: since.conflicts.load(Ordering::Relaxed),
             transaction_bytes: self.buffers().bytes(),
             cursor_bytes: self.buffers().cursor_bytes(),

@@ -83,7 +83,7 @@ pub(crate) struct NamedTrees<M: DbMedium> {
     names: Mutex<()>,
     /// What snapshots see.
     pub versions: Arc<Versions>,
-    pub buffers: Arc<Buffers>,
+    pub buffers: Buffers,
 }
 
 /// What memory is asked for.

@@ -40,6 +40,7 @@ use everleaf_pmem::fallible::taken;
 use everleaf_tree::blink::{self, Before, KeepBefore};
 
 use super::kept::{IMAGES, Kept, Recents, Stamps};
+use super::spread::Sum;
 use super::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PARTS, RwLock, RwLockReadGuard,
     RwLockWriteGuard, lock, read, thread_local, thread_number, write,
@@ -253,7 +254,7 @@ pub(crate) struct Versions {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Transactions that were committed and had writes.
-    pub transactions: StdAtomicU64,
+    pub transactions: Sum,
     /// Transactions that others were in the way of.
     pub conflicts: StdAtomicU64,
     /// Cuts that were given up.
@@ -493,7 +494,7 @@ impl Versions {
     pub fn count_commit(&self, outcome: &Result<()>) {
         match outcome {
             Ok(()) => {
-                self.counters.transactions.fetch_add(1, Ordering::Relaxed);
+                self.counters.transactions.add(1);
                 observe::transaction_committed(&self.pool);
             }
             Err(Error::Conflict { tree, .. }) => {

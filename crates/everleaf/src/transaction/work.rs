@@ -26,12 +26,13 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 
 use crate::engine::{
-    Alone, Buffer, Change, Engine, IsHeld, KeyPlace, LockPlace, SeenPlace, TreeChanges, TreeHandle,
+    Alone, Buffer, Change, Engine, IsHeld, KeyPlace, LockPlace, SeenPlace, Share, TreeChanges,
 };
 use crate::limits::check_key;
 use crate::snapshot::KeysAt;
 use crate::sorted::Sorted;
 use crate::spans::{Reads, Spans, Upto};
+use crate::tree::NamedTree;
 use crate::{Bytes, Error, Result, Snapshot, SnapshotTree, Tree};
 
 /// What memory here is for.
@@ -50,7 +51,7 @@ type Written = Sorted<Option<Bytes>>;
 
 /// What a transaction knows.
 pub(crate) struct Work {
-    engine: Engine,
+    engine: Share<Engine>,
     /// Whether reads count at the commit.
     notes_reads: bool,
     /// The moment of the first read.
@@ -111,8 +112,7 @@ impl Leaves {
 
 /// What is read and written of one tree.
 struct TreeWork {
-    tree: TreeHandle,
-    name: Arc<str>,
+    on: Share<NamedTree>,
     reads: Reads,
     writes: Written,
     /// Bytes that the new values take.
@@ -143,8 +143,7 @@ impl State {
                 let no = self.trees.len();
                 fallible::more(&mut self.places, 1, WRITES)?;
                 let work = TreeWork {
-                    tree: tree.on.tree(),
-                    name: Arc::clone(&tree.name),
+                    on: tree.share(),
                     reads: Reads::default(),
                     writes: Written::default(),
                     value_bytes: 0,
@@ -152,7 +151,8 @@ impl State {
                 let before = self.list_bytes();
                 fallible::push(&mut self.trees, work, WRITES)?;
                 self.places.insert(at, (tree.on.id(), no));
-                self.buffer.set(self.buffer.bytes() + self.list_bytes() - before);
+                let bytes = self.buffer.bytes() + self.list_bytes() - before;
+                self.buffer.set(tree.on.buffers(), bytes);
                 no
             }
         };
@@ -174,21 +174,27 @@ impl State {
         let before = work.bytes();
         let answer = change(work);
         let after = work.bytes();
-        self.buffer.set(self.buffer.bytes() - before + after);
+        self.buffer.set(tree.on.buffers(), self.buffer.bytes() - before + after);
         answer
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.state.get_mut().buffer.forget(self.engine.buffers());
     }
 }
 
 impl Work {
     pub fn new(
-        engine: Engine,
+        engine: Share<Engine>,
         (notes_reads, by_leaves): (bool, bool),
         locker: Option<Locker>,
     ) -> Self {
         let mut buffer = Buffer::new(engine.buffers());
         if let Some(locker) = &locker {
             // Those of earlier attempts.
-            buffer.set(locker.begin());
+            buffer.set(engine.buffers(), locker.begin());
         }
         let (trees, places, leaves) = (Vec::new(), Vec::new(), Leaves::default());
         let state = RefCell::new(State { trees, places, leaves, buffer });
@@ -227,11 +233,11 @@ impl Work {
         self.in_deadlock.set(matches!(locked, Err(Error::Deadlock { .. })));
         let buffer = &mut self.state.borrow_mut().buffer;
         let (before, after) = locked?;
-        buffer.set(buffer.bytes() + after - before);
+        buffer.set(tree.on.buffers(), buffer.bytes() + after - before);
         Ok(())
     }
 
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &Share<Engine> {
         &self.engine
     }
 
@@ -241,7 +247,7 @@ impl Work {
         if let Some(snapshot) = self.cut.get() {
             return Ok(snapshot);
         }
-        let snapshot = Snapshot::new(self.engine.clone())?;
+        let snapshot = Snapshot::new(Engine::clone(&self.engine))?;
         if self.by_leaves.replace(false) {
             // What was so until after the cut was so at the cut.
             self.expect_leaves(&self.state.borrow())?;
@@ -428,14 +434,14 @@ impl Work {
         let seen = fallible::short(&mut few, &mut many, count, WRITES)?;
         state.list_changes(all, seen, cut.is_none());
         let written = || state.trees.iter().filter(|work| !work.writes.is_empty());
-        let nothing = TreeChanges { tree: &state.trees[0].tree, changes: &[], seen: &[] };
+        let nothing = TreeChanges { tree: &state.trees[0].on.tree, changes: &[], seen: &[] };
         let (mut few, mut many) = ([nothing; FEW], Vec::new());
         let batch = fallible::short(&mut few, &mut many, written().count(), WRITES)?;
         let mut rest = (&*all, &*seen);
-        for (part, TreeWork { tree, writes, .. }) in batch.iter_mut().zip(written()) {
+        for (part, TreeWork { on, writes, .. }) in batch.iter_mut().zip(written()) {
             let (changes, others) = rest.0.split_at(writes.len());
             let (seen, of_others) = rest.1.split_at(writes.len());
-            (*part, rest) = (TreeChanges { tree, changes, seen }, (others, of_others));
+            (*part, rest) = (TreeChanges { tree: &on.tree, changes, seen }, (others, of_others));
         }
         let validate = |is_held: IsHeld<'_>| match cut {
             Some(cut) if self.notes_reads => state.validate_reads(cut),
@@ -480,14 +486,10 @@ impl State {
     /// Whether the leaves that were read without a cut are as they were; the commit may hold some of them.
     fn validate_leaves(&self, is_held: IsHeld<'_>) -> Result<()> {
         for read in self.leaves.all() {
-            let TreeWork { tree, name, .. } = &self.trees[read.tree as usize];
-            if !tree.is_as_seen(read.seen, is_held)? {
+            let on = &self.trees[read.tree as usize].on;
+            if !on.tree.is_as_seen(read.seen, is_held)? {
                 // Which key it was nobody knows, nor needs to: it is tried again.
-                return Err(Error::Conflict {
-                    tree: (&**name).into(),
-                    key: Vec::new(),
-                    attempts: 1,
-                });
+                return Err(on.conflict(Vec::new()));
             }
         }
         Ok(())
@@ -497,7 +499,8 @@ impl State {
     fn validate_reads(&self, snapshot: &Snapshot) -> Result<()> {
         let cut = snapshot.cut();
         cut.alive()?;
-        for TreeWork { tree, name, reads, .. } in &self.trees {
+        for TreeWork { on, reads, .. } in &self.trees {
+            let tree = &on.tree;
             for (start, upto) in reads.iter() {
                 let changed = match upto {
                     // It was cleared: each key was removed.
@@ -512,7 +515,7 @@ impl State {
                     }
                 };
                 if let Some(key) = changed {
-                    return Err(Error::Conflict { tree: (&**name).into(), key, attempts: 1 });
+                    return Err(on.conflict(key));
                 }
             }
         }
@@ -523,12 +526,11 @@ impl State {
     fn validate_writes(&self, snapshot: &Snapshot) -> Result<()> {
         let cut = snapshot.cut();
         cut.alive()?;
-        for TreeWork { tree, name, writes, .. } in &self.trees {
-            let is_former = tree.former(cut).is_some();
+        for TreeWork { on, writes, .. } in &self.trees {
+            let is_former = on.tree.former(cut).is_some();
             for (key, _) in writes.range(UNBOUNDED, UNBOUNDED) {
-                if is_former || tree.images().has_changed(cut, key)? {
-                    let (tree, key) = ((&**name).into(), key.to_vec());
-                    return Err(Error::Conflict { tree, key, attempts: 1 });
+                if is_former || on.tree.images().has_changed(cut, key)? {
+                    return Err(on.conflict(key.to_vec()));
                 }
             }
         }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use everleaf_pmem::epoch::{self, EpochPin, EpochTorn, SLOTS, SlotGuard};
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
+use everleaf_pmem::medium::COUNTED_TREES;
 use everleaf_pmem::page::PageNo;
 use everleaf_pmem::rules::{self, Stepping};
 use everleaf_pmem::sync::lock_plain as lock;
@@ -186,6 +187,7 @@ impl Inner {
     pub(crate) fn enter_for(&self, changes: usize) -> Result<FileOp<'_>> {
         let mut op = self.enter()?;
         op.make_room(self.need.with(changes))?;
+        op.slot.counts.make_room_for(changes.min(COUNTED_TREES))?;
         Ok(op)
     }
 

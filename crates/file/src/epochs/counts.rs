@@ -13,7 +13,6 @@ use std::collections::HashMap;
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
-use everleaf_pmem::medium::COUNTED_TREES;
 use everleaf_pmem::page::PageNo;
 
 use crate::journal::{RECORD_HEAD, TAG_COUNTS};
@@ -53,19 +52,17 @@ struct TreeCount {
 }
 
 impl SlotCounts {
-    /// Sees to it that [`add`](Self::add) needs no memory in the next step.
+    /// Sees to it that the next [`add`](Self::add) needs no memory.
     #[inline(always)]
     pub fn make_room(&mut self) -> Result<()> {
-        match self.trees.capacity() - self.trees.len() < COUNTED_TREES {
-            true => self.grow(),
-            false => Ok(()),
-        }
+        if self.trees.len() == self.trees.capacity() { self.make_room_for(1) } else { Ok(()) }
     }
 
+    /// The same of a step with several changes.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) -> Result<()> {
-        fallible::more(&mut self.trees, COUNTED_TREES, COUNTS)
+    pub fn make_room_for(&mut self, trees: usize) -> Result<()> {
+        fallible::more(&mut self.trees, trees, COUNTS)
     }
 
     /// Counts pairs that a step of `epoch` has added to a tree, or taken away.
