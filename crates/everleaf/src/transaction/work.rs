@@ -229,7 +229,7 @@ impl Work {
         // While it waits, nothing is borrowed.
         self.state.borrow().buffer.admit(Spans::bytes_of(start, upto))?;
         let place = LockPlace { tree: tree.on.id(), start, upto };
-        let locked = locker.lock(&tree.name, place);
+        let locked = locker.lock(tree.name(), place);
         self.in_deadlock.set(matches!(locked, Err(Error::Deadlock { .. })));
         let buffer = &mut self.state.borrow_mut().buffer;
         let (before, after) = locked?;
@@ -271,7 +271,8 @@ impl Work {
         if !self.by_leaves.get() || self.state.borrow().leaves.is_full() {
             return Ok(None);
         }
-        let (value, seen) = tree.on.get_seen(key)?;
+        // A read that fails counts as one, too, and is noted as that of a key, which only a cut validates.
+        let Ok((value, seen)) = tree.on.get_seen(key) else { return Ok(None) };
         let mut state = self.state.borrow_mut();
         // It was noted.
         let Ok(at) = state.place(tree.on.id()) else { return Ok(None) };

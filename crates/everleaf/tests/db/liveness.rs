@@ -228,6 +228,52 @@ fn a_value_that_is_removed_while_it_is_read_keeps_its_place_until_then() {
     assert_eq!(db.check().expect("reads"), []);
 }
 
+/// A transaction that goes on after a read that has failed is tried again if another thread mends what it has not read.
+#[test]
+fn a_read_that_has_failed_counts_as_read() {
+    let (disk, db, tree) = new(11);
+    tree.put("k", value(1, MIB)).expect("room");
+    db.checkpoint().expect("no fault");
+    damage(&disk, &value(1, MIB));
+    let mut runs = 0;
+    let done = db.transact(|tx| {
+        runs += 1;
+        let read = tx.get(&tree, "k");
+        if runs == 1 {
+            assert!(is_corrupt(&read), "{read:?}");
+            tree.put("k", "mended")?;
+        }
+        tx.put(&tree, "copy", read.ok().flatten().unwrap_or_default())
+    });
+    done.expect("nobody is in the way of the second one");
+    assert_eq!((runs, tree.get("copy").expect("sound")), (2, Some("mended".into())));
+}
+
+/// A transaction that goes on after many of them writes each key in its own place.
+#[test]
+fn after_reads_that_have_failed_each_key_is_written_in_its_place() {
+    let (disk, db, tree) = new(12);
+    // As many as it takes until the notes of what was read are put in order.
+    let keys: Vec<String> = (0..33).map(|n| format!("k{n:02}")).collect();
+    let (first, last) = (&keys[0], &keys[32]);
+    tree.put(first, "first").expect("room");
+    for (seed, key) in (1..).zip(&keys[1..]) {
+        tree.put(key, value(seed, MIB)).expect("room");
+        damage(&disk, &value(seed, MIB));
+    }
+    let done = db.transact(|tx| {
+        assert_eq!(tx.get(&tree, first)?, Some("first".into()));
+        for key in &keys[1..] {
+            let read = tx.get(&tree, key);
+            assert!(is_corrupt(&read), "{key}: {read:?}");
+        }
+        tx.put(&tree, last, "new")
+    });
+    done.expect("room");
+    assert_eq!(tree.get(first).expect("sound"), Some("first".into()));
+    assert_eq!(tree.get(last).expect("sound"), Some("new".into()));
+}
+
 /// A8: what a scan gives of pairs of which some are damaged, an error in the place of each of those.
 fn given(pairs: impl Iterator<Item = Result<Pair, Error>>) -> Vec<Option<u32>> {
     let number = |key: Vec<u8>| String::from_utf8(key).expect("a number").parse().expect("one");
