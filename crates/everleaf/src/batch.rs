@@ -23,7 +23,7 @@ const RECENT_TREES: usize = 8;
 /// Of several changes of one key the last one counts.
 ///
 /// A [snapshot](crate::Snapshot) and a [transaction](crate::Transaction) see all of a batch or nothing, and so does an
-/// open after a crash. The commits of batches and transactions run one after the other, so no two are mixed. Single
+/// open after a crash. No two commits of batches or transactions are mixed. Single
 /// reads and writes of other threads may come between two changes of a batch. A batch reads nothing; a transaction does.
 ///
 /// A batch is in memory as a whole. [`Options::transaction_memory`](crate::Options::transaction_memory) bounds its

@@ -31,7 +31,7 @@ pub struct Db {
     engine: Engine,
     path: Option<Arc<Path>>,
     durability: Durability,
-    shares: Shares<Engine>,
+    shares: Arc<Shares<Engine>>,
 }
 
 impl Db {
@@ -65,7 +65,7 @@ impl Db {
     fn open_at(place: Place<'_>, options: &Options) -> Result<Db> {
         let path = place.path().map(Arc::from);
         let engine = Engine::open(place, options)?;
-        Ok(Db { engine, path, durability: options.durability, shares: Shares::default() })
+        Ok(Db { engine, path, durability: options.durability, shares: Arc::default() })
     }
 
     /// Returns a handle to the same pool whose writes have this durability: those of the trees, batches and

@@ -318,7 +318,7 @@ impl Tree {
     /// # }
     /// ```
     pub fn clear(&self) -> Result<u64> {
-        let pairs = self.on.clear(&self.name)?;
+        let pairs = self.on.clear(self.name())?;
         self.settle()?;
         Ok(pairs)
     }

@@ -197,8 +197,9 @@ impl TransactionOptions {
 /// [snapshot](crate::Snapshot), and within the same bound: a transaction that stays open too long returns
 /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). In its first run `Db::transact` spares them that, as long as it gets
 /// no more than eight keys and does nothing else but write. If others change what it has read, the next read returns
-/// [`Conflict`](crate::Error::Conflict): pass it on, and the transaction runs again, with all that is said above. A commit takes O((reads + writes) × log n). Commits run one after
-/// the other, and other writers wait meanwhile. The keys that were read are kept in memory until the end; their values
+/// [`Conflict`](crate::Error::Conflict): pass it on, and the transaction runs again, with all that is said above. A commit takes O((reads + writes) × log n). It
+/// runs beside others if the transaction has done no more than that first run may, and each of up to 16 writes is in a leaf of
+/// its own, with room; other commits run one after the other, and writers wait meanwhile. The keys that were read are kept in memory until the end; their values
 /// are not.
 ///
 /// ```
@@ -467,7 +468,7 @@ impl Transaction {
 
     /// Applies all writes in one epoch if everything that was read is unchanged. They are on disk soon after, or when this
     /// returns, as the [durability](crate::Db::with) of the [`Db`](crate::Db) says that the transaction comes from. Returns
-    /// at once if there are no writes. O((reads + writes) × log n); other writers wait meanwhile.
+    /// at once if there are no writes. O((reads + writes) × log n); other writers may wait meanwhile.
     ///
     /// # Errors
     ///

@@ -28,9 +28,15 @@ use crate::{AsBytes, Bytes, Durability, Error, KeyRange, ReadTree, Result};
 #[derive(Clone)]
 pub struct Tree {
     pub(crate) on: PoolTree,
-    pub(crate) name: Arc<str>,
     durability: Durability,
     /// After what has the pool, which is closed while its trees are there.
+    own: Arc<Own>,
+}
+
+/// What a handle has in common with its clones.
+#[derive(Debug)]
+struct Own {
+    name: Arc<str>,
     shares: Shares<NamedTree>,
 }
 
@@ -49,18 +55,19 @@ impl NamedTree {
 
 impl Tree {
     pub(crate) fn new(on: PoolTree, name: &str, durability: Durability) -> Self {
-        Tree { on, name: name.into(), durability, shares: Shares::default() }
+        Tree { on, durability, own: Arc::new(Own { name: name.into(), shares: Shares::default() }) }
     }
 
     /// The tree, for a transaction of this thread.
     #[inline]
     pub(crate) fn share(&self) -> Share<NamedTree> {
-        self.shares.take(|| NamedTree { tree: self.on.tree(), name: Arc::clone(&self.name) })
+        let Own { name, shares } = &*self.own;
+        shares.take(|| NamedTree { tree: self.on.tree(), name: Arc::clone(name) })
     }
 
     /// Returns the name that this handle was opened with.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.own.name
     }
 
     /// Returns a handle to the same tree whose writes have this durability. This costs no more than a clone, which
@@ -550,7 +557,7 @@ impl Tree {
 
     /// The tree at a moment, or now.
     pub(crate) fn at(&self, cut: Option<Arc<Cut>>) -> Source {
-        Source { tree: self.on.clone(), name: Arc::clone(&self.name), cut }
+        Source { tree: self.on.clone(), name: Arc::clone(&self.own.name), cut }
     }
 
     /// Refuses a tree of another pool.
@@ -675,6 +682,6 @@ impl IntoIterator for &Tree {
 
 impl fmt::Debug for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Tree").field(&self.name).finish()
+        f.debug_tuple("Tree").field(&self.own.name).finish()
     }
 }

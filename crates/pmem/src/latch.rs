@@ -315,6 +315,10 @@ impl<'m> LatchGuard<'m> {
     fn new(latch: &'m Latch, word: u64) -> Self {
         debug_assert!(word & (LOCKED | LEFTWARD) == 0, "the latch of a writer was taken");
         rules::latched(latch.address());
+        // Whoever latches a page and then looks at the latch of another one sees that of a thread which has latched that one and
+        // then looked at the first. On x86-64 the instruction that latches is such a fence.
+        #[cfg(not(target_arch = "x86_64"))]
+        fence(Ordering::SeqCst);
         Self { latch, word, changed: true, _here: PhantomData }
     }
     /// Whether the page was ready when it was latched, or was made so since.

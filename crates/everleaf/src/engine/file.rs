@@ -111,7 +111,7 @@ impl FileStore {
     /// writes before the epoch is committed, so that a part of the batch is never durable.
     ///
     /// With `alone` it is a transaction: from the validation to the last change no other writer is
-    /// inside of the gate. If others could come in between, one could put a key that the transaction has read and
+    /// inside of the gate, or in a leaf [of those that it latches](Self::commit_latched). If others could come in between, one could put a key that the transaction has read and
     /// then see that the transaction has not happened yet, although it must have happened before the put.
     pub fn commit(&self, batch: &[TreeChanges<'_>], alone: Option<&Alone<'_>>) -> Result<()> {
         if self.store.read_only {

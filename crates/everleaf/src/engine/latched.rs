@@ -71,17 +71,16 @@ impl FileStore {
         }
         (alone.validate)(&|place| leaves.iter().any(|(_, leaf)| leaf.is_of(place)))?;
         let is_watched = self.store.versions.is_watched();
-        if is_watched && !keep_all(&leaves)? {
-            return Ok(false);
-        }
-        self.change_all(&mut leaves)?;
+        let kept = if is_watched { keep_all(&leaves) } else { Ok(true) };
+        let is_done = kept.and_then(|is_kept| Ok(is_kept && self.change_all(&mut leaves)?));
+        leaves.iter_mut().for_each(|(_, leaf)| leaf.let_go());
         for (tree, leaf) in &leaves {
             tree.tree().tidy_held(leaf);
             if is_watched {
                 tree.catch_up();
             }
         }
-        Ok(true)
+        is_done
     }
 
     /// Whether all notes of the changes are within what a step may note.
@@ -91,15 +90,13 @@ impl FileStore {
         bytes <= 2 * self.store.pool().geometry().page_bytes()
     }
 
-    /// Changes all leaves in one step, and lets them go.
-    fn change_all(&self, leaves: &mut [Leaf<'_>]) -> Result<()> {
+    /// Changes all leaves in one step. True.
+    fn change_all(&self, leaves: &mut [Leaf<'_>]) -> Result<bool> {
         let mut op = self.store.medium().enter_for(2 * leaves.len())?;
         for (tree, leaf) in leaves.iter_mut() {
             tree.tree().change_held(&mut op, leaf);
         }
-        drop(op);
-        leaves.iter_mut().for_each(|(_, leaf)| leaf.let_go());
-        Ok(())
+        Ok(true)
     }
 }
 

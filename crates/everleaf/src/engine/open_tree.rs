@@ -116,14 +116,14 @@ impl<M: DbMedium> OpenTree<M> {
         self.former.count.store(trees.len() as u32, Ordering::Release);
     }
 
-    /// Nobody may use it from now on, until it [goes on](Self::go_on).
-    pub fn end(&self) {
-        self.life.store(ENDED, Ordering::SeqCst);
+    /// Nobody may use it from now on, until it [goes on](Self::go_on). Says which life has ended.
+    pub fn end(&self) -> u32 {
+        self.life.swap(ENDED, Ordering::SeqCst)
     }
 
-    /// It can be used again.
-    pub fn go_on(&self) {
-        self.life.store(0, Ordering::SeqCst);
+    /// It can be used again, after the life that has ended: what was seen in that one may be gone.
+    pub fn go_on(&self, ended: u32) {
+        self.life.store(ended.wrapping_add(1) % ENDED, Ordering::SeqCst);
     }
 
     /// The tree that this one was at a cut, if it is another one now.

@@ -143,7 +143,7 @@ pub(crate) trait Reclaim: Store {
 
     /// Removes a tree that keeps its name until it is gone, for want of room to do without.
     fn drop_slowly(&self, name: &str, tree: &Arc<OpenTree<Self::Medium>>) -> Result<()> {
-        tree.end();
+        let life = tree.end();
         {
             let _closed = self.trees().gate.close();
             // Nothing of what it has is kept for them.
@@ -153,7 +153,7 @@ pub(crate) trait Reclaim: Store {
             while self.enter(|| tree.tree().strip())? {}
             self.finish(tree, name.as_bytes())
         };
-        emptied().inspect_err(|_| tree.go_on())
+        emptied().inspect_err(|_| tree.go_on(life))
     }
 }
 

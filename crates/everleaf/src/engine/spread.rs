@@ -40,7 +40,7 @@ impl<T> Deref for Share<T> {
     }
 }
 
-/// A share for each thread, made when it first asks. A clone has none yet.
+/// A share for each thread, made when it first asks.
 pub(crate) struct Shares<T>(OnceLock<Vec<OnceLock<Share<T>>>>);
 
 impl<T> Shares<T> {
@@ -62,12 +62,6 @@ impl<T> Shares<T> {
 impl<T> Default for Shares<T> {
     fn default() -> Self {
         Self(OnceLock::new())
-    }
-}
-
-impl<T> Clone for Shares<T> {
-    fn clone(&self) -> Self {
-        Self::default()
     }
 }
 

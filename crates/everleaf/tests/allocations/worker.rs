@@ -226,8 +226,8 @@ impl Worker<'_> {
     fn transact(&self, changes: &[Change]) -> Result<()> {
         let tree = |i: usize| self.trees[i].as_ref().expect("just made");
         let tx = self.db().begin();
-        // The first read makes a handle.
-        tx.contains(tree(changes[0].tree), "")?;
+        // The first read makes a handle, and so does the first use of a tree.
+        changes.iter().try_for_each(|change| tx.contains(tree(change.tree), "").map(drop))?;
         let mut own = BTreeMap::new();
         for Change { tree: i, key, value } in changes {
             let old = armed(|| match value {
@@ -263,8 +263,8 @@ impl Worker<'_> {
                 if changes.len().is_multiple_of(2) {
                     return self.transact(changes);
                 }
-                let (db, trees) = (self.db(), &self.trees);
-                let mut batch = armed(|| db.batch());
+                // The first one of a thread makes a handle.
+                let (mut batch, trees) = (self.db().batch(), &self.trees);
                 for Change { tree, key, value } in changes {
                     let tree = trees[*tree].as_ref().expect("just made");
                     armed(|| match value {

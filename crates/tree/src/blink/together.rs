@@ -123,6 +123,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     pub fn change_held<'s>(&'s self, op: &mut M::Op<'s>, leaf: &mut HeldLeaf<'_, '_, K>) {
         let (m, BatchChange { key, value }) = (self.medium(), leaf.change);
         let Some(at) = leaf.point() else { return };
+        // Before the change: if that panics, nobody takes the leaf for what it was.
+        leaf.is_changed = value.is_some() || at.rank.exact;
         match (value, at.rank.exact) {
             (None, false) => return,
             (None, true) => K::remove(m, op, leaf.page, at.node.shape(), at.rank.le - 1),
@@ -132,7 +134,6 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         if more != 0 {
             m.count(op, self.anchor(), more);
         }
-        leaf.is_changed = true;
         leaf.is_sparse =
             value.is_none() && K::node(leaf.page).is_some_and(|left| K::is_sparse(&left));
     }
