@@ -963,3 +963,26 @@ fn check_all(engine: &Engine) -> Result<Vec<Damage>> {
     damages.dedup();
     Ok(damages)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_reads_while_a_batch_is_half_made_has_a_cut() {
+        let db = Db::in_memory().expect("memory");
+        let tree = db.tree("t").expect("room");
+        tree.put("k", "v").expect("room");
+        let cuts = || {
+            db.transact(|tx| {
+                tx.get(&tree, "k")?;
+                Ok(db.stats()?.snapshots)
+            })
+        };
+        assert_eq!(cuts().expect("sound"), 0);
+        let batch = db.engine.versions().begin_whole();
+        assert_eq!(cuts().expect("sound"), 1);
+        drop(batch);
+        assert_eq!(cuts().expect("sound"), 0);
+    }
+}
