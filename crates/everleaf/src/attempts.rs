@@ -62,13 +62,13 @@ impl Attempts {
         &self.engine
     }
 
-    /// It is done, but for the disk, which nobody else waits for.
-    pub(crate) fn end(&mut self) {
-        self.end_way();
+    /// As [`failed`](Self::failed), because of what others have done at a key.
+    pub(crate) fn overtaken(&mut self, tree: Box<str>, key: Vec<u8>) -> Result<(), Error> {
+        self.failed().map_err(|attempts| Error::Conflict { tree, key, attempts })
     }
 
     /// Others need not wait any more.
-    fn end_way(&mut self) {
+    pub(crate) fn end_way(&mut self) {
         // In a fork another thread may have the lock that says so for ever.
         if let Some(way) = self.way.take()
             && !matches!(self.engine.alive(), Err(Error::Forked))

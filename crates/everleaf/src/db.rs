@@ -315,7 +315,7 @@ impl Db {
         options: TransactionOptions,
         run: impl FnMut(&Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        transaction::transact((&self.engine, &self.shares), self.durability, options, run)
+        transaction::transact((&self.engine, || self.share()), self.durability, options, run)
     }
 
     /// Begins a transaction that you commit or drop yourself. This costs nothing yet: the moment that the transaction sees

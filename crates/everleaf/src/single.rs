@@ -6,7 +6,7 @@ use crate::attempts::{ATTEMPTS, Attempts};
 use crate::cursor::Pair;
 use crate::engine::{Engine, Share};
 use crate::limits::{check_key, check_value};
-use crate::{AsBytes, Bytes, Error, KeyRange, Result, Tree};
+use crate::{AsBytes, Bytes, KeyRange, Result, Tree};
 
 /// A value from so many bytes on is not written before it is known that it is wanted.
 const LARGE_BYTES: usize = 1 << 16;
@@ -193,10 +193,7 @@ impl Tree {
                 return Ok(new);
             }
             let first = || Attempts::new(Share::new(Engine::of(&self.on)), ATTEMPTS);
-            attempts.get_or_insert_with(first).failed().map_err(|attempts| {
-                let (tree, key) = (self.name().into(), key.to_vec());
-                Error::Conflict { tree, key, attempts }
-            })?;
+            attempts.get_or_insert_with(first).overtaken(self.name().into(), key.to_vec())?;
         }
     }
 

@@ -13,7 +13,7 @@ use everleaf_pmem::fallible;
 
 use crate::attempts::{ATTEMPTS, Attempts};
 use crate::cursor::Pair;
-use crate::engine::{Engine, Share, Shares};
+use crate::engine::{Engine, Share};
 use crate::limits::{check_key, check_value};
 use crate::range::copy_bound;
 use crate::read_tree::own_reads;
@@ -197,10 +197,12 @@ impl TransactionOptions {
 /// [snapshot](crate::Snapshot), and within the same bound: a transaction that stays open too long returns
 /// [`SnapshotTooOld`](crate::Error::SnapshotTooOld). In its first run `Db::transact` spares them that, as long as it gets
 /// no more than eight keys and does nothing else but write. If others change what it has read, the next read returns
-/// [`Conflict`](crate::Error::Conflict): pass it on, and the transaction runs again, with all that is said above. A commit takes O((reads + writes) × log n). It
-/// runs beside others if the transaction has done no more than that first run may, and each of up to 16 writes is in a leaf of
-/// its own, with room; other commits run one after the other, and writers wait meanwhile. The keys that were read are kept in memory until the end; their values
-/// are not.
+/// [`Conflict`](crate::Error::Conflict): pass it on, and the transaction runs again, with all that is said above. The
+/// keys that were read are kept in memory until the end; their values are not.
+///
+/// A commit takes O((reads + writes) × log n). It runs beside others if the transaction has done no more than that first
+/// run may, and each of up to 16 writes is in a leaf of its own, with room. Other commits run one after the other, and
+/// writers wait meanwhile.
 ///
 /// ```
 /// # fn main() -> everleaf::Result<()> {
@@ -503,13 +505,12 @@ impl fmt::Debug for Transaction {
 
 /// Runs a transaction until nobody is in its way, or often enough.
 pub(crate) fn transact<T, E: From<Error>>(
-    (engine, shares): (&Engine, &Shares<Engine>),
+    (engine, share): (&Engine, impl Fn() -> Share<Engine>),
     durability: Durability,
     options: TransactionOptions,
     mut run: impl FnMut(&Transaction) -> Result<T, E>,
 ) -> Result<T, E> {
     let locker = options.locker(engine);
-    let share = || shares.take(|| engine.clone());
     // As a rule there is one, which needs no account of them.
     let mut attempts = None;
     let first = || Attempts::new(share(), options.attempts);
@@ -557,15 +558,11 @@ impl Attempts {
         match committed {
             Err(Error::Conflict { tree, key, .. }) => self.overtaken(tree, key).map(|()| false),
             committed => {
-                self.end();
+                // Nobody waits for it while it waits for the disk.
+                self.end_way();
                 settle(self.engine(), committed?, durability).map(|()| true)
             }
         }
-    }
-
-    /// As [`failed`](Self::failed), because of what others have done at a key.
-    fn overtaken(&mut self, tree: Box<str>, key: Vec<u8>) -> Result<()> {
-        self.failed().map_err(|attempts| Error::Conflict { tree, key, attempts })
     }
 }
 

@@ -211,8 +211,9 @@ pub trait Medium: Send + Sync + 'static {
         self.note(op, page, Change { tag, bytes: &parts.concat() });
     }
 
-    /// Says that the step adds so many pairs to the tree of an anchor, or takes them away, of one tree, or
-    /// of up to [`COUNTED_TREES`] trees if it [has said](Self::enter_for) that it has as many changes. The medium keeps the sum as durable as the step.
+    /// Says that the step adds so many pairs to the tree of an anchor, or takes them away: of one tree, or of up to
+    /// [`COUNTED_TREES`] if it [has said](Self::enter_for) that it has as many changes. The medium keeps the sum as durable
+    /// as the step.
     #[inline(always)]
     fn count(&self, _op: &mut Self::Op<'_>, _tree: PageNo, _by: i64) {}
 

@@ -106,17 +106,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             return Ok(true);
         }
         let mut old = Keeping::new(Unwanted::default(), keeper, Condition::Always);
-        let look = self.look(&mut old, leaf.change.key, at)?;
+        let look = Old::<M, K>::find(&mut old, self.pool(), leaf.change.key, at.found)?;
         Ok(look == Verdict::Write)
-    }
-
-    fn look<'s, O: Old<'s, M, K>>(
-        &'s self,
-        old: &mut O,
-        key: &KeyOf<K>,
-        at: PutPoint<'_, K>,
-    ) -> Result<Verdict> {
-        old.find(self.pool(), key, at.found)
     }
 
     /// Makes the change of a leaf. The leaf stays latched; nothing can fail.
