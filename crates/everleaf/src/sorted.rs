@@ -88,6 +88,19 @@ impl<V> Sorted<V> {
         }
     }
 
+    /// The same, if the key is not below the entry at `near`. It costs less the nearer that is.
+    pub fn place_behind(&self, key: &[u8], near: Place) -> Result<Place, Place> {
+        let Some(list) = self.lists.get(near.0) else { return self.place(key) };
+        let later = &self.lists[near.0 + 1..];
+        let (no, from) = match gallop(later, |list| list[0].0[..] <= *key) {
+            0 => near,
+            further => (near.0 + further, 0),
+        };
+        let list = if no == near.0 { list } else { &self.lists[no] };
+        let at = from + gallop(&list[from..], |(k, _)| k[..] < *key);
+        if list.get(at).is_some_and(|(k, _)| k[..] == *key) { Ok((no, at)) } else { Err((no, at)) }
+    }
+
     pub fn get(&self, key: &[u8]) -> Option<&V> {
         self.place(key).ok().map(|(no, at)| &self.lists[no][at].1)
     }
@@ -110,6 +123,25 @@ impl<V> Sorted<V> {
             Ok(place) => place,
             Err(place) => self.insert(place, key, new(), what)?,
         };
+        Ok(&mut self.lists[no][at].1)
+    }
+
+    /// The same for a key that is not below the entry at `near`, where it is then.
+    ///
+    /// # Errors
+    /// Those of [`entry`](Self::entry).
+    pub fn entry_behind(
+        &mut self,
+        key: &[u8],
+        near: &mut Place,
+        new: impl FnOnce() -> V,
+        what: &'static str,
+    ) -> Result<&mut V> {
+        let (no, at) = match self.place_behind(key, *near) {
+            Ok(place) => place,
+            Err(place) => self.insert(place, key, new(), what)?,
+        };
+        *near = (no, at);
         Ok(&mut self.lists[no][at].1)
     }
 
@@ -348,6 +380,17 @@ impl<V> DoubleEndedIterator for Between<'_, V> {
     }
 }
 
+/// How many items come first of which something holds, and of none behind them. It looks at few if they are few.
+fn gallop<T>(items: &[T], holds: impl Fn(&T) -> bool) -> usize {
+    let (mut low, mut step) = (0, 1);
+    while items.get(low + step - 1).is_some_and(&holds) {
+        low += step;
+        step *= 2;
+    }
+    let end = items.len().min(low + step - 1);
+    low + items[low..end].partition_point(holds)
+}
+
 /// The least key above another.
 ///
 /// # Errors
@@ -484,6 +527,38 @@ mod tests {
                 assert_bytes(&map);
             }
             assert!(map.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_from_each_place_that_is_not_behind_it() {
+        let mut rng = Rng(7);
+        let mut map = Sorted::default();
+        assert_eq!(map.place_behind(b"k", (0, 0)), Err((0, 0)));
+        for _ in 0..1500 {
+            map.entry(&key(&mut rng), || 0_u64, "a test").expect("memory");
+        }
+        let mut places = map.range(Bound::Unbounded, Bound::Unbounded);
+        let places: Vec<Place> =
+            std::iter::from_fn(|| Some((places.place(), places.next()?)).map(|(at, _)| at))
+                .collect();
+        for _ in 0..3000 {
+            let key = key(&mut rng);
+            let place = map.place(&key);
+            let (Ok(upto) | Err(upto)) = place;
+            let before = places.partition_point(|at| *at <= upto).max(1);
+            for near in [0, rng.below(before as u64) as usize, before.saturating_sub(2)] {
+                // The last one may be the one above the key, where that is not there.
+                let near = if map.is_behind(&key, places[near]) { (0, 0) } else { places[near] };
+                assert_eq!(map.place_behind(&key, near), place, "from {near:?}");
+            }
+        }
+    }
+
+    impl Sorted<u64> {
+        /// Whether the entry at a place is above a key.
+        fn is_behind(&self, key: &[u8], (no, at): Place) -> bool {
+            self.lists[no][at].0[..] > *key
         }
     }
 

@@ -1,7 +1,7 @@
 //! What writes have kept for those who read at a cut, as it came, until somebody looks for it.
 //!
 //! ```text
-//! list    where, lengths, stamps  │ where, lengths, stamps  │ …        one of 64 bytes a write
+//! list    where, lengths, stamps  │ where, lengths, stamps  │ …        one of 56 bytes a write
 //! bytes   key, value              │ key, value              │ …        of all of them, one behind the other
 //! ```
 //!
@@ -13,11 +13,19 @@ use std::ops::Range;
 
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
+use everleaf_pmem::page::prefetch;
 use everleaf_tree::blink::{Before, Was};
 
 use crate::{Bytes, Error, Result};
 
 pub(super) const IMAGES: &str = "what snapshots see";
+
+/// The processor is asked for one so many before it is handed out.
+const AHEAD: usize = 8;
+
+/// The processor is asked for so many lines of memory, of so many bytes, that will be written.
+const LINES_AHEAD: usize = 4;
+const LINE: usize = 64;
 
 /// A longer value is not copied again, but kept in the memory that it came in.
 const COPIED_MAX: usize = 1024;
@@ -88,8 +96,6 @@ impl Value {
 struct Recent {
     /// Where its bytes begin, counted from the first ones that the list ever had.
     at: u64,
-    /// How many came before, so that they can be put in their order again.
-    order: u64,
     key_len: u32,
     value: Value,
     stamps: Stamps,
@@ -207,9 +213,20 @@ impl Recents {
         };
         self.own_bytes += value.own_bytes();
         let at = self.begin + before as u64;
-        let order = self.list.last().map_or(0, |last| last.order + 1);
-        self.list.push(Recent { at, order, key_len: key.len() as u32, value, stamps });
+        self.list.push(Recent { at, key_len: key.len() as u32, value, stamps });
+        self.prefetch(self.bytes.len() - before);
         Ok(())
+    }
+
+    /// Asks the processor for the memory that the next one goes to, which takes about as many bytes as the last one. Else the
+    /// writer's lock waits for it.
+    #[inline(always)]
+    fn prefetch(&self, bytes: usize) {
+        prefetch(self.list.as_ptr_range().end.wrapping_add(1).cast());
+        let end = self.bytes.as_ptr_range().end;
+        for line in 1..=bytes.div_ceil(LINE).min(LINES_AHEAD) {
+            prefetch(end.wrapping_add(line * LINE));
+        }
     }
 
     /// Drops what was kept up to a stamp; says how many writes had kept it.
@@ -234,17 +251,20 @@ impl Recents {
     /// Hands out all that was kept, by rising keys and those of a key as they came. `take` may ask for the value.
     ///
     /// # Errors
-    /// The first one of `take`, which has not had that one then. What it had is gone, the rest stays in its order.
+    /// NoMemory, and the first one of `take`, which has not had that one then. What it had is gone, the rest stays in its
+    /// order.
     pub fn sort_out(
         &mut self,
         mut take: impl FnMut(&[u8], Stamps, &mut dyn FnMut() -> Result<Kept>) -> Result<()>,
     ) -> Result<()> {
+        let mut order = self.by_keys()?;
         let (bytes, begin) = (&self.bytes, self.begin);
-        let by = |recent: &Recent| (Self::key(bytes, begin, recent), recent.order);
-        // By keys, so that one is found near the last.
-        self.list.sort_unstable_by(|a, b| by(a).cmp(&by(b)));
         let (mut n, mut done) = (0, Ok(()));
-        for recent in &mut self.list {
+        for &(_, no) in &order {
+            if let Some(&(_, soon)) = order.get(n + AHEAD) {
+                prefetch((&raw const self.list[soon]).cast());
+            }
+            let recent = &mut self.list[no];
             let key = Self::key(bytes, begin, recent);
             let own = recent.value.own_bytes();
             let copied = recent.value_range(begin);
@@ -256,10 +276,43 @@ impl Recents {
             self.own_bytes -= own;
             n += 1;
         }
-        self.list.drain(..n);
-        self.list.sort_unstable_by_key(|recent| recent.order);
-        self.shorten();
+        order.truncate(n);
+        self.remove(order);
         done
+    }
+
+    /// The places of all in the list, by keys and those of a key as they came. A word of each key goes before them: where
+    /// two differ in it, as most do, no key is looked at.
+    fn by_keys(&self) -> Result<Vec<(u64, usize)>> {
+        let key = |no: usize| Self::key(&self.bytes, self.begin, &self.list[no]);
+        let mut order = fallible::list(self.list.len(), IMAGES)?;
+        let all = 0..self.list.len();
+        let Some(first) = all.clone().next().map(key) else { return Ok(order) };
+        let common = all.clone().fold(first.len(), |len, no| {
+            let both = first[..len].iter().zip(key(no));
+            both.take_while(|(a, b)| a == b).count()
+        });
+        order.extend(all.map(|no| (word(&key(no)[common..]), no)));
+        order.sort_unstable_by(|&(a, m), &(b, n)| {
+            a.cmp(&b).then_with(|| key(m).cmp(key(n))).then_with(|| m.cmp(&n))
+        });
+        Ok(order)
+    }
+
+    /// Removes those at some places.
+    fn remove(&mut self, mut gone: Vec<(u64, usize)>) {
+        if gone.len() == self.list.len() {
+            self.list.clear();
+        } else {
+            gone.sort_unstable_by_key(|&(_, no)| std::cmp::Reverse(no));
+            let mut no = 0;
+            self.list.retain(|_| {
+                let is_gone = gone.pop_if(|&mut (_, first)| first == no).is_some();
+                no += 1;
+                !is_gone
+            });
+        }
+        self.shorten();
     }
 
     /// Drops the bytes before those of the first one.
@@ -280,6 +333,14 @@ impl Recents {
             *self = Self::default();
         }
     }
+}
+
+/// The first bytes of a key as a number that is in the same order, but for keys that are equal in them.
+fn word(key: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    let len = key.len().min(8);
+    word[..len].copy_from_slice(&key[..len]);
+    u64::from_be_bytes(word)
 }
 
 impl Recent {
@@ -382,6 +443,27 @@ mod tests {
         assert!(recents.is_empty() && !recents.is_bare() && recents.bytes_used() == 0);
         recents.give_back();
         assert!(recents.is_bare() && recents.bytes() == 0);
+    }
+
+    #[test]
+    fn keys_that_begin_alike_come_in_their_order() {
+        let mut rng = everleaf_testing::Rng(3);
+        for begin in [&b""[..], b"user", b"a long beginning of all keys"] {
+            let mut recents = Recents::default();
+            let mut model = Vec::new();
+            for n in 0..2000 {
+                // Zeros at the end, and keys that differ behind the first eight bytes only.
+                let len = rng.below(12) as usize;
+                let rest: Vec<u8> = (0..len).map(|_| rng.below(2) as u8).collect();
+                let key = [begin, &rest].concat();
+                recents.push(&key, value(n as usize % 40, 1), stamps(n)).expect("memory");
+                model.push((key, n));
+            }
+            model.sort();
+            let (done, seen) = sorted(&mut recents, None);
+            let seen: Vec<_> = seen.into_iter().map(|(key, until, _)| (key, until)).collect();
+            assert!(done && seen == model, "keys that begin with {begin:?}");
+        }
     }
 
     #[test]

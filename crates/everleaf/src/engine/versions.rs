@@ -45,7 +45,7 @@ use super::sync::{
     AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, PARTS, RwLock, RwLockReadGuard,
     RwLockWriteGuard, lock, read, thread_local, thread_number, write,
 };
-use crate::sorted::{Sorted, behind};
+use crate::sorted::{Place, Sorted, behind};
 use crate::{Error, Result};
 
 /// So many images are not worth a sweep.
@@ -178,9 +178,9 @@ impl KeyImages {
             return Ok(());
         }
         let (before, mut chains, mut gone) = (self.bytes(), 0_u64, 0);
-        let keys = &mut self.keys;
+        let (keys, mut near) = (&mut self.keys, (0, 0));
         let done = self.recent.sort_out(|key, stamps, kept| {
-            match sorted_in(keys, key, stamps, kept)? {
+            match sorted_in(keys, (key, &mut near), stamps, kept)? {
                 Some(more) => chains += more,
                 None => gone += 1,
             }
@@ -193,14 +193,14 @@ impl KeyImages {
     }
 }
 
-/// Puts a recent image to its key. Says how much more memory the chain leads to; none if the key had an image already.
+/// Puts a recent image to its key, which is not below the entry at a place. Says how much more memory the chain leads to; none if the key had an image already.
 fn sorted_in(
     keys: &mut Sorted<Chain>,
-    key: &[u8],
+    (key, near): (&[u8], &mut Place),
     Stamps { until, newest }: Stamps,
     kept: &mut dyn FnMut() -> Result<Kept>,
 ) -> Result<Option<u64>> {
-    let chain = keys.entry(key, || Chain::Empty, IMAGES)?;
+    let chain = keys.entry_behind(key, near, || Chain::Empty, IMAGES)?;
     if chain.images().last().is_some_and(|last| last.until >= newest) {
         return Ok(None);
     }
