@@ -40,8 +40,16 @@ use crate::Result;
 /// So many leaves are held at most, each of a tree of its own if need be.
 const LEAVES: usize = COUNTED_TREES;
 
-/// A leaf of a tree.
-type Leaf<'b> = (&'b OpenTree<File>, HeldLeaf<'b, 'b, <File as DbMedium>::Nodes>);
+type Held<'b> = HeldLeaf<'b, 'b, <File as DbMedium>::Nodes>;
+/// A leaf of a tree, once it is held.
+type Leaf<'b> = (&'b OpenTree<File>, Option<Held<'b>>);
+
+/// Those that are held.
+fn held<'l, 'b>(
+    leaves: &'l [Leaf<'b>],
+) -> impl Iterator<Item = (&'b OpenTree<File>, &'l Held<'b>)> {
+    leaves.iter().filter_map(|(tree, leaf)| Some((*tree, leaf.as_ref()?)))
+}
 
 impl FileStore {
     /// Makes the changes of a transaction that has read without a cut, if each is in a leaf of its own and needs nothing
@@ -69,12 +77,12 @@ impl FileStore {
         if !self.store.versions.is_whole() {
             return Ok(false);
         }
-        (alone.validate)(&|place| leaves.iter().any(|(_, leaf)| leaf.is_of(place)))?;
+        (alone.validate)(&|place| held(&leaves).any(|(_, leaf)| leaf.is_of(place)))?;
         let is_watched = self.store.versions.is_watched();
         let kept = if is_watched { keep_all(&leaves) } else { Ok(true) };
         let is_done = kept.and_then(|is_kept| Ok(is_kept && self.change_all(&mut leaves)?));
-        leaves.iter_mut().for_each(|(_, leaf)| leaf.let_go());
-        for (tree, leaf) in &leaves {
+        leaves.iter_mut().filter_map(|(_, leaf)| leaf.as_mut()).for_each(HeldLeaf::let_go);
+        for (tree, leaf) in held(&leaves) {
             tree.tree().tidy_held(leaf);
             if is_watched {
                 tree.catch_up();
@@ -93,8 +101,10 @@ impl FileStore {
     /// Changes all leaves in one step. True.
     fn change_all(&self, leaves: &mut [Leaf<'_>]) -> Result<bool> {
         let mut op = self.store.medium().enter_for(2 * leaves.len())?;
-        for (tree, leaf) in leaves.iter_mut() {
-            tree.tree().change_held(&mut op, leaf);
+        for (tree, leaf) in leaves {
+            if let Some(leaf) = leaf {
+                tree.tree().change_held(&mut op, leaf);
+            }
         }
         Ok(true)
     }
@@ -113,9 +123,10 @@ fn hold_all<'b>(batch: &'b [TreeChanges<'b>], leaves: &mut Vec<Leaf<'b>>) -> Res
     }
     for (place, (part, i)) in places.into_iter().zip(each(batch)) {
         let (Some(tree), Some(place)) = (part.tree.on_file(), place) else { return Ok(false) };
-        match tree.writable()?.hold(part.changes[i], place)? {
-            Some(leaf) => leaves.push((tree, leaf)),
-            None => return Ok(false),
+        leaves.push((tree, None));
+        let Some((_, leaf)) = leaves.last_mut() else { return Ok(false) };
+        if !tree.writable()?.hold(part.changes[i], place, leaf)? {
+            return Ok(false);
         }
     }
     Ok(true)
@@ -135,7 +146,7 @@ fn place_of(tree: &OpenTree<File>, change: &Change<'_>) -> Result<Option<KeyPlac
 
 /// Keeps what all changes replace. False if one value cannot be kept now.
 fn keep_all(leaves: &[Leaf<'_>]) -> Result<bool> {
-    for (tree, leaf) in leaves {
+    for (tree, leaf) in held(leaves) {
         if !tree.tree().keep_held(&tree.keeper(), leaf)? {
             return Ok(false);
         }

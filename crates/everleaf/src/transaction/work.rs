@@ -71,7 +71,7 @@ pub(crate) struct Work {
 struct State {
     /// In the order in which they came.
     trees: Vec<TreeWork>,
-    /// Where each is, by what its handles have in common.
+    /// Where each is, by what its handles have in common, if they are more than a few.
     places: Vec<(usize, usize)>,
     /// Where it has read without a cut.
     leaves: Leaves,
@@ -120,43 +120,66 @@ struct TreeWork {
 }
 
 impl TreeWork {
-    fn bytes(&self) -> u64 {
-        self.reads.bytes() + self.writes.bytes() + self.value_bytes
+    fn read_bytes(&self) -> u64 {
+        self.reads.bytes()
+    }
+
+    fn written_bytes(&self) -> u64 {
+        self.writes.bytes() + self.value_bytes
     }
 }
 
 impl State {
-    fn place(&self, tree: usize) -> Result<usize, usize> {
-        self.places.binary_search_by_key(&tree, |(id, _)| *id)
+    /// Where the work on a tree is, if there is some.
+    #[inline]
+    fn place(&self, tree: &Tree) -> Option<usize> {
+        let id = tree.on.id();
+        if self.trees.len() <= FEW {
+            return self.trees.iter().position(|work| work.on.tree.id() == id);
+        }
+        let at = self.places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(self.places[at].1)
     }
 
+    #[inline]
     fn of(&self, tree: &Tree) -> Option<&TreeWork> {
-        self.place(tree.on.id()).ok().map(|at| &self.trees[self.places[at].1])
+        self.place(tree).map(|no| &self.trees[no])
     }
 
     /// The work on a tree, which gets some if it has none.
+    #[inline]
     fn entry(&mut self, tree: &Tree) -> Result<&mut TreeWork> {
-        let no = match self.place(tree.on.id()) {
-            Ok(at) => self.places[at].1,
-            Err(at) => {
-                self.buffer.admit(size_of::<TreeWork>() as u64)?;
-                let no = self.trees.len();
-                fallible::more(&mut self.places, 1, WRITES)?;
-                let work = TreeWork {
-                    on: tree.share(),
-                    reads: Reads::default(),
-                    writes: Written::default(),
-                    value_bytes: 0,
-                };
-                let before = self.list_bytes();
-                fallible::push(&mut self.trees, work, WRITES)?;
-                self.places.insert(at, (tree.on.id(), no));
-                let bytes = self.buffer.bytes() + self.list_bytes() - before;
-                self.buffer.set(tree.on.buffers(), bytes);
-                no
-            }
+        let no = match self.place(tree) {
+            Some(no) => no,
+            None => self.add(tree)?,
         };
         Ok(&mut self.trees[no])
+    }
+
+    /// Adds a tree; says where it is.
+    fn add(&mut self, tree: &Tree) -> Result<usize> {
+        self.buffer.admit(size_of::<TreeWork>() as u64)?;
+        let (no, before) = (self.trees.len(), self.list_bytes());
+        fallible::more(&mut self.trees, 1, WRITES)?;
+        if no >= FEW {
+            fallible::more(&mut self.places, FEW + 1, WRITES)?;
+            if no == FEW {
+                self.places.extend((0..no).map(|no| (self.trees[no].on.tree.id(), no)));
+                self.places.sort_unstable();
+            }
+            let id = tree.on.id();
+            let at = self.places.partition_point(|(other, _)| *other < id);
+            self.places.insert(at, (id, no));
+        }
+        self.trees.push(TreeWork {
+            on: tree.share(),
+            reads: Reads::default(),
+            writes: Written::default(),
+            value_bytes: 0,
+        });
+        let bytes = self.buffer.bytes() + self.list_bytes() - before;
+        self.buffer.set(tree.on.buffers(), bytes);
+        Ok(no)
     }
 
     fn list_bytes(&self) -> u64 {
@@ -164,16 +187,18 @@ impl State {
             + taken(self.places.capacity() * size_of::<(usize, usize)>())
     }
 
-    /// Changes the work on a tree, and counts what it takes then.
+    /// Changes a part of the work on a tree, and counts what that takes then.
+    #[inline(always)]
     fn change<T>(
         &mut self,
         tree: &Tree,
+        bytes: impl Fn(&TreeWork) -> u64,
         change: impl FnOnce(&mut TreeWork) -> Result<T>,
     ) -> Result<T> {
         let work = self.entry(tree)?;
-        let before = work.bytes();
+        let before = bytes(work);
         let answer = change(work);
-        let after = work.bytes();
+        let after = bytes(work);
         self.buffer.set(tree.on.buffers(), self.buffer.bytes() - before + after);
         answer
     }
@@ -186,6 +211,7 @@ impl Drop for Work {
 }
 
 impl Work {
+    #[inline(always)]
     pub fn new(
         engine: Share<Engine>,
         (notes_reads, by_leaves): (bool, bool),
@@ -275,8 +301,7 @@ impl Work {
         let Ok((value, seen)) = tree.on.get_seen(key) else { return Ok(None) };
         let mut state = self.state.borrow_mut();
         // It was noted.
-        let Ok(at) = state.place(tree.on.id()) else { return Ok(None) };
-        let no = state.places[at].1;
+        let Some(no) = state.place(tree) else { return Ok(None) };
         // Also for the first one: who has seen a part of a commit may not end before that does.
         if !self.engine.is_whole() {
             return Ok(None);
@@ -300,7 +325,7 @@ impl Work {
         self.lock(tree, start, upto)?;
         let mut state = self.state.borrow_mut();
         state.buffer.admit(Spans::bytes_of(start, upto))?;
-        state.change(tree, |work| work.reads.add(start, upto))
+        state.change(tree, TreeWork::read_bytes, |work| work.reads.add(start, upto))
     }
 
     /// What the transaction has written for a key; if nothing, notes that the key is read.
@@ -398,7 +423,7 @@ impl Work {
         }
         let value = value.map(|value| Bytes::copy(value, WRITES)).transpose()?;
         let value_bytes = value.as_ref().map_or(0, Bytes::taken);
-        state.change(tree, |work| {
+        state.change(tree, TreeWork::written_bytes, |work| {
             let old = mem::replace(work.writes.entry(key, || None, WRITES)?, value);
             let old_bytes = old.map_or(0, |old| old.taken());
             work.value_bytes = work.value_bytes + value_bytes - old_bytes;

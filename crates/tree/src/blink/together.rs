@@ -21,6 +21,8 @@ use crate::node::{InLeaf, InputOf, KeyOf, Kind, PutPoint, ValueOf};
 /// [changed](Blink::change_held).
 pub struct HeldLeaf<'s, 'a, K: Kind> {
     page: Page<'s>,
+    /// The leaf as it is until the change, and the place in it.
+    at: PutPoint<'s, K>,
     held: Option<LatchGuard<'s>>,
     place: KeyPlace,
     change: ChangeOf<'a, K>,
@@ -31,13 +33,6 @@ pub struct HeldLeaf<'s, 'a, K: Kind> {
 }
 
 impl<'s, K: Kind> HeldLeaf<'s, '_, K> {
-    /// The leaf as it is, and the place in it.
-    fn point(&self) -> Option<PutPoint<'s, K>> {
-        let (node, rank) = (K::node(self.page)?, self.place.rank);
-        let found = rank.exact.then(|| node.entry(rank.le - 1));
-        Some(PutPoint { node, rank, found })
-    }
-
     /// Whether it is the leaf of a place, at the same version.
     pub fn is_of(&self, place: KeyPlace) -> bool {
         self.place.is_beside(&place)
@@ -60,8 +55,8 @@ impl<K: Kind> Drop for HeldLeaf<'_, '_, K> {
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Latches the leaf in which the key of a change was found, and makes the change ready. `None` if the leaf is not as it was,
-    /// or somebody has it, or the change asks for more than its leaf.
+    /// Latches the leaf in which the key of a change was found, makes the change ready, and puts both where the caller says.
+    /// False if the leaf is not as it was, or somebody has it, or the change asks for more than its leaf.
     ///
     /// # Errors
     /// Those of looking at a page.
@@ -69,27 +64,32 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         &'s self,
         change: BatchChange<'a, KeyOf<K>, InputOf<K>>,
         place: KeyPlace,
-    ) -> Result<Option<HeldLeaf<'s, 'a, K>>> {
+        to: &mut Option<HeldLeaf<'s, 'a, K>>,
+    ) -> Result<bool> {
         let page = self.medium().page(place.leaf)?;
-        let Some(held) = page.latch().upgrade(place.version) else { return Ok(None) };
-        let mut leaf = HeldLeaf {
+        let Some(held) = page.latch().upgrade(place.version) else { return Ok(false) };
+        let Some(node) = K::node(page) else {
+            held.unlock_unchanged();
+            return Ok(false);
+        };
+        let found = place.rank.exact.then(|| node.entry(place.rank.le - 1));
+        let leaf = to.insert(HeldLeaf {
             page,
+            at: PutPoint { node, rank: place.rank, found },
             held: Some(held),
             place,
             change,
             ready: K::Ready::default(),
             is_changed: false,
             is_sparse: false,
-        };
-        let Some(at) = leaf.point() else { return Ok(None) };
-        let fits = match change.value {
+        });
+        let HeldLeaf { at, ready, .. } = leaf;
+        Ok(match change.value {
             Some(value) => {
-                let answer = K::ready::<M>(&mut leaf.ready, &at, (change.key, value), None);
-                matches!(answer, InLeaf::Ready)
+                matches!(K::ready::<M>(ready, at, (change.key, value), None), InLeaf::Ready)
             }
             None => at.found.is_none_or(|entry| K::record(at.node.shape(), entry).is_none()),
-        };
-        Ok(fits.then_some(leaf))
+        })
     }
 
     /// Keeps what the change of a leaf will replace. False if that cannot be kept under the latch.
@@ -101,7 +101,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         keeper: &dyn KeepBefore<KeyOf<K>, ValueOf<K>>,
         leaf: &HeldLeaf<'_, '_, K>,
     ) -> Result<bool> {
-        let Some(at) = leaf.point() else { return Ok(false) };
+        let at = &leaf.at;
         if at.found.is_none() && leaf.change.value.is_none() {
             return Ok(true);
         }
@@ -113,13 +113,13 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Makes the change of a leaf. The leaf stays latched; nothing can fail.
     pub fn change_held<'s>(&'s self, op: &mut M::Op<'s>, leaf: &mut HeldLeaf<'_, '_, K>) {
         let (m, BatchChange { key, value }) = (self.medium(), leaf.change);
-        let Some(at) = leaf.point() else { return };
+        let at = &leaf.at;
         // Before the change: if that panics, nobody takes the leaf for what it was.
         leaf.is_changed = value.is_some() || at.rank.exact;
         match (value, at.rank.exact) {
             (None, false) => return,
             (None, true) => K::remove(m, op, leaf.page, at.node.shape(), at.rank.le - 1),
-            (Some(value), _) => K::put_in_leaf(m, op, &at, (key, value), &leaf.ready),
+            (Some(value), _) => K::put_in_leaf(m, op, at, (key, value), &leaf.ready),
         }
         let more = i64::from(value.is_some()) - i64::from(at.rank.exact);
         if more != 0 {
