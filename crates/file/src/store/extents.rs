@@ -425,6 +425,15 @@ impl Extents {
         Ok(live)
     }
 
+    /// A root that says so is about to be written: from the moment on at which it is durable a crash finds it. So
+    /// what it names is in use until the next [switch](Self::switch), also if the table names it no more, and if the root fails.
+    pub(crate) fn expect_root(&mut self, live: &[u32]) {
+        // Each of them is in use now, so what all come to is the same.
+        for (extent, live) in self.all.iter_mut().zip(live) {
+            extent.root_live = extent.root_live.max(*live);
+        }
+    }
+
     /// A root that says so is durable, and the one before it is forgotten.
     pub(crate) fn switch(&mut self, live: &[u32]) {
         for (no, extent) in self.all.iter_mut().enumerate() {

@@ -462,13 +462,15 @@ impl Places {
     }
 
     /// The leaves that differ from those on the disk, their bytes back to back, and the live bytes of
-    /// each extent: all at this moment. They count as written from now on.
+    /// each extent, for the root: all at this moment. They count as written from now on, and what the root will name is in
+    /// use until the next one.
     ///
     /// # Errors
     /// [`Error::NoMemory`]: nothing has changed.
     pub(crate) fn take_dirty(&mut self) -> Result<(Vec<u32>, Vec<u8>, Vec<u32>)> {
         let live = self.extents.live()?;
         let (list, raw) = self.take_some_dirty(0, usize::MAX)?;
+        self.extents.expect_root(&live);
         Ok((list, raw, live))
     }
 

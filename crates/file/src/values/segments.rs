@@ -126,16 +126,20 @@ impl Inner {
         self.bounds.note_large(bytes.len() as u64, pages);
         self.spills.note_large(bytes.len() as u64, &self.barrier);
         let begin = first + (offset / page_bytes as u64) as PageNo;
-        for (no, piece) in (begin..).zip(bytes.chunks(page_bytes)) {
-            self.make_room_for_value(no)?;
-            let before = self.write_value(no, piece);
-            if !matches!(before, Ok(None)) {
-                self.places_mut().await_no_more(no);
-            }
-            before?;
-        }
+        let mut pieces = (begin..).zip(bytes.chunks(page_bytes));
+        let written = pieces.try_for_each(|(no, piece)| self.write_page_of_value(no, piece));
+        // Also if not all of it was: the next commit takes it from what waits for one.
         self.extents.store(true, Ordering::Release);
-        Ok(())
+        written
+    }
+
+    fn write_page_of_value(&self, no: PageNo, piece: &[u8]) -> Result<()> {
+        self.make_room_for_value(no)?;
+        let before = self.write_value(no, piece);
+        if !matches!(before, Ok(None)) {
+            self.places_mut().await_no_more(no);
+        }
+        before.map(drop)
     }
 
     /// The page of a large value is nobody's, and its leaf is in memory from now on, as adoption needs it.

@@ -309,3 +309,26 @@ fn a_batch_is_refused_before_its_first_change() {
     assert!(world.toy.file.throttle(true).is_err());
     world.go_on();
 }
+
+/// What a large value was to take that could not be written is nothing that waits for the disk: writers would wait for it.
+#[test]
+fn a_large_value_that_finds_no_room_leaves_nothing_that_waits() {
+    let io = SimIo::new(3);
+    let options = FileOptions { slots: 252, max_pages: 4096, reserve_from: u32::MAX, ..options() };
+    let toy = Toy::open_with(&io, &path(), &options).expect("room");
+    toy.file.sync().expect("room");
+    io.fail_at(io.calls(), Fault::Full);
+    for n in 0..4 {
+        let written = toy.file.extent_write(512, 0, &vec![1; 3 << 20]);
+        assert!(matches!(written, Err(Error::Io { .. })), "{n}: {written:?}");
+        toy.file.extent_discard(512, 768);
+        assert!(toy.file.stats().pending_bytes >= 3 << 20);
+        let _ = toy.file.tick();
+        assert_eq!(toy.file.stats().pending_bytes, 0, "{n}");
+    }
+    io.heal();
+    toy.file.extent_write(512, 0, &vec![1; 3 << 20]).expect("room again");
+    toy.adopt(512, 768).expect("room again");
+    toy.file.tick().expect("room again");
+    toy.close().expect("room again");
+}

@@ -17,6 +17,7 @@ mod file_hostile;
 mod file_manual;
 mod file_options;
 mod file_proofs;
+mod file_races;
 mod file_reads;
 mod file_real;
 mod file_room;

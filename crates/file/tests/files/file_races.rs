@@ -1,0 +1,198 @@
+//! Moments of a checkpoint at which others go on: a disk that stops at a write until it is told to go on.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use everleaf_file::FileOptions;
+use everleaf_file::io::{Access, Io, IoFile, SimIo};
+
+use crate::toy::{Toy, options, path};
+
+/// Tells that a write begins, and waits until it may.
+struct Stop {
+    /// So many writes come before it.
+    after: u64,
+    begins: Sender<()>,
+    goes: Receiver<()>,
+}
+
+/// A disk of which a write can be held up.
+#[derive(Clone)]
+struct Halting {
+    sim: SimIo,
+    stop: Arc<Mutex<Option<Stop>>>,
+    /// Writes behind the superblocks.
+    writes: Arc<AtomicU64>,
+}
+
+struct HaltingFile {
+    file: Box<dyn IoFile>,
+    disk: Halting,
+}
+
+impl Halting {
+    fn new(sim: SimIo) -> Self {
+        Self { sim, stop: Arc::default(), writes: Arc::default() }
+    }
+
+    /// Holds up the write behind so many others: says when it begins, and takes word that it may go on.
+    fn hold(&self, after: u64) -> (Receiver<()>, Sender<()>) {
+        let ((begins, begun), (go, goes)) = (channel(), channel());
+        let after = after + self.writes.load(Ordering::Relaxed);
+        *self.stop.lock().expect("no panic") = Some(Stop { after, begins, goes });
+        (begun, go)
+    }
+}
+
+impl fmt::Debug for Halting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Halting").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HaltingFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HaltingFile").finish_non_exhaustive()
+    }
+}
+
+impl Io for Halting {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
+        Ok(Box::new(HaltingFile { file: self.sim.open(path, access)?, disk: self.clone() }))
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.sim.exists(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.sim.rename(from, to)
+    }
+    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.sim.rename_new(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.sim.remove(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.sim.sync_dir(path)
+    }
+    fn entropy(&self) -> io::Result<[u8; 16]> {
+        self.sim.entropy()
+    }
+}
+
+impl IoFile for HaltingFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if offset >= SUPERBLOCKS {
+            let no = self.disk.writes.fetch_add(1, Ordering::Relaxed);
+            let stop = self.disk.stop.lock().expect("no panic").take_if(|stop| stop.after == no);
+            if let Some(stop) = stop {
+                stop.begins.send(()).expect("somebody listens");
+                // Or that nobody is there any more.
+                let _ = stop.goes.recv();
+            }
+        }
+        self.file.write_at(bytes, offset)
+    }
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
+        self.file.allocate(range)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
+        self.file.drop_cached(range)
+    }
+    fn lock(&self, shared: bool) -> io::Result<bool> {
+        self.file.lock(shared)
+    }
+    fn unlock(&self) -> io::Result<()> {
+        self.file.unlock()
+    }
+}
+
+/// Pages of a value that fills the first extent, which the journal never takes, and another one.
+const PAGES: u32 = 600;
+const PAGE_BYTES: usize = 4096;
+const FIRST: u32 = 512;
+const SUPERBLOCKS: u64 = 8192;
+
+fn pool(io: &Halting) -> Toy {
+    let options = FileOptions {
+        slots: 252,
+        max_pages: 4096,
+        journal_bytes: 64 << 20,
+        evicts_small: false,
+        ..options()
+    };
+    Toy::open_with(io, &path(), &options).expect("no fault")
+}
+
+/// Steps whose records fill more than one extent.
+const STEPS: u64 = 20_000;
+
+/// Fills more than one extent of the journal.
+fn fill_journal(toy: &Toy) {
+    for n in 1..=STEPS {
+        let changes = [0, 1, 2, 3, 4, 5].map(|no| (no, 7, n));
+        toy.set(&changes).expect("no fault");
+        if n % 1_000 == 0 {
+            toy.file.tick().expect("no fault");
+        }
+    }
+}
+
+/// A root that is being written names a value which goes meanwhile: the journal, whose blocks come behind that root,
+/// may not be written into the value's extent, or the pool could not be opened after a crash.
+#[test]
+fn what_a_root_will_name_is_in_use_while_it_is_written() {
+    let pool_with_value = || {
+        let io = Halting::new(SimIo::new(7));
+        let toy = pool(&io);
+        toy.file.extent_write(FIRST, 0, &[1; PAGES as usize * PAGE_BYTES]).expect("no fault");
+        toy.adopt(FIRST, PAGES).expect("no fault");
+        toy.file.tick().expect("no fault");
+        (io, toy)
+    };
+    let writes = {
+        let (io, toy) = pool_with_value();
+        let before = io.writes.load(Ordering::Relaxed);
+        toy.checkpoint().expect("no fault");
+        io.writes.load(Ordering::Relaxed) - before
+    };
+    let (io, toy) = pool_with_value();
+    // The root itself is written last.
+    let (begun, go) = io.hold(writes - 1);
+    thread::scope(|scope| {
+        let go = go;
+        let checkpoint = scope.spawn(|| toy.checkpoint());
+        begun.recv().expect("it writes its root");
+        // Nobody needs the value any more, as far as the table knows.
+        toy.forget(FIRST, PAGES).expect("no fault");
+        toy.file.tick().expect("no fault");
+        toy.file.extent_release(FIRST, PAGES);
+        toy.file.extent_write(FIRST, 0, &[2; 10]).expect("its numbers are free");
+        fill_journal(&toy);
+        go.send(()).expect("it waits");
+        checkpoint.join().expect("no panic").expect("no fault");
+    });
+    toy.set(&[(1, 1, 77)]).expect("no fault");
+    toy.file.tick().expect("no fault");
+    let after = Halting::new(io.sim.kill());
+    let again = pool(&after);
+    assert_eq!((again.get(1, 1).expect("sound"), again.get(5, 7).expect("sound")), (77, STEPS));
+}
