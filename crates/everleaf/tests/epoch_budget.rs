@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use everleaf::{Db, Options, Tree};
 use everleaf_file::io::SimIo;
@@ -212,4 +213,30 @@ fn threads_write_more_than_memory_holds_beside_ends_of_epochs() {
         expect_holds(&db, &model);
         expect_holds(&open(&io.kill(), false), &model);
     }
+}
+
+/// A checkpoint frees nothing of what the open epoch has in the journal: it is not written again and again for that.
+#[test]
+fn beside_a_long_epoch_that_rests_the_pool_rests() {
+    let io = SimIo::new(2);
+    let options = Options::new().manual_epochs(true).journal_bytes(1 << 20);
+    let db = options.open_on(Arc::new(io.clone()), PATH).expect("it opens");
+    let tree = db.tree("t").expect("room");
+    for i in 0..30_000 {
+        tree.put(key(i), [7; 100]).expect("room");
+    }
+    let (mut calls, mut still) = (io.calls(), 0);
+    for _ in 0..600 {
+        thread::sleep(Duration::from_millis(20));
+        let now = io.calls();
+        still = if now == calls { still + 1 } else { 0 };
+        calls = now;
+        if still == 10 {
+            break;
+        }
+    }
+    assert_eq!(still, 10, "after 12 s it writes still: {calls} calls");
+    db.end_epoch().expect("room");
+    assert_eq!(tree.len().expect("open"), 30_000);
+    db.close().expect("no fault");
 }

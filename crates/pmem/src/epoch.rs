@@ -347,7 +347,8 @@ impl<S, const N: usize> Epochs<S, N> {
     }
 
     /// Waits until `epoch` is durable, and leaves it to others to end it; `until` then at the longest, if it says when.
-    /// Says whether the epoch is durable. `look` comes before each wait: it fails once waiting is of no use.
+    /// Says whether the epoch is durable. `look` comes before each wait: it says whether waiting is of use, and fails once the
+    /// epoch does not become durable any more.
     ///
     /// # Errors
     /// Those of `look`; [`Error::InsideBatch`] inside an [`EpochPin`] of any clock.
@@ -355,7 +356,7 @@ impl<S, const N: usize> Epochs<S, N> {
         &self,
         epoch: u64,
         until: Option<Instant>,
-        look: impl Fn() -> Result<()>,
+        look: impl Fn() -> Result<bool>,
     ) -> Result<bool> {
         if self.durable() >= epoch {
             return Ok(true);
@@ -366,7 +367,9 @@ impl<S, const N: usize> Epochs<S, N> {
             if self.durable() >= epoch {
                 return Ok(true);
             }
-            look()?;
+            if !look()? {
+                return Ok(false);
+            }
             led = match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 None => {
                     wait(&self.done, &self.leading, led).unwrap_or_else(PoisonError::into_inner)
@@ -440,9 +443,9 @@ mod tests {
             let hold = epochs.pin_epoch();
             let refused = epochs.wait_durable(1, || Ok(()), || Ok(()));
             assert!(matches!(refused, Err(Error::InsideBatch)), "{refused:?}");
-            let refused = epochs.await_durable(1, None, || Ok(()));
+            let refused = epochs.await_durable(1, None, || Ok(true));
             assert!(matches!(refused, Err(Error::InsideBatch)), "{refused:?}");
-            assert!(epochs.await_durable(0, None, || Ok(())).expect("it is durable"));
+            assert!(epochs.await_durable(0, None, || Ok(true)).expect("it is durable"));
             drop(hold);
             let commit = || {
                 epochs.publish(take(&epochs, &mut Vec::new()).expect("not torn"));

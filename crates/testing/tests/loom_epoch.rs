@@ -413,7 +413,7 @@ fn who_ends_no_epoch_is_woken_by_its_end_and_by_a_failure() {
             let waiter = thread::spawn(move || {
                 waits.await_durable(1, None, || match sees.load(Ordering::SeqCst) {
                     true => Err(Error::ReadOnly),
-                    false => Ok(()),
+                    false => Ok(true),
                 })
             });
             if fails {
@@ -528,7 +528,7 @@ fn two_ends_beside_a_waiter(tells_first: bool) {
     let waits = Arc::clone(&ends);
     let waiter = thread::spawn(move || {
         be_thread(1);
-        let kept = waits.clock.await_durable(1, None, || Ok(()));
+        let kept = waits.clock.await_durable(1, None, || Ok(true));
         assert!(kept.expect("nothing fails"));
         waits.expect_synced(1);
     });

@@ -144,6 +144,33 @@ fn who_waits_ends_no_epoch_and_is_woken_by_its_end() {
     block_on(other.durable(mark)).expect("durable");
 }
 
+/// In a pool without threads an epoch that was ended is made durable by whoever waits for it, also if it ended meanwhile.
+#[test]
+fn who_waits_where_there_are_no_threads_makes_durable_what_has_ended() {
+    let io = SimIo::new(4);
+    let db = manual(&io);
+    let epoch = put(&db, "a");
+    let waits = {
+        let db = db.clone();
+        thread::spawn(move || within(move || db.wait_durable(epoch)))
+    };
+    let count: Arc<Count> = Arc::default();
+    let mut future = db.durable(epoch);
+    assert!(poll(&mut future, &count).is_pending());
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(db.end_epoch().expect("room"), epoch);
+    waits.join().expect("no panic").expect("no fault");
+    assert!(count.woken() > 0);
+    assert!(matches!(poll(&mut future, &count), Poll::Ready(Ok(()))));
+    // The future alone, with nobody else to end it.
+    let (epoch, before) = (put(&db, "b"), count.woken());
+    let mut future = db.durable(epoch);
+    assert!(poll(&mut future, &count).is_pending());
+    db.end_epoch().expect("room");
+    assert!(count.woken() > before);
+    assert!(matches!(poll(&mut future, &count), Poll::Ready(Ok(()))));
+}
+
 #[test]
 fn epochs_in_which_nothing_is_written_end_while_somebody_waits() {
     let io = SimIo::new(2);

@@ -600,7 +600,10 @@ impl Inner {
 
     /// Says how full the journal is, and calls for a checkpoint.
     pub(crate) fn count_journal(&self, commit: &Commit) {
-        let busy = commit.chain.written - commit.chain.begun;
+        // What the program's open epoch has there no checkpoint frees before it has ended.
+        let chain = &commit.chain;
+        let end = if self.ahead.is_manual { chain.whole_end().1 } else { chain.written };
+        let busy = end - chain.begun;
         self.bounds.bulk.set_live(self.places().extents.counts().0);
         self.bounds.set_journal(busy, &self.barrier);
         // What an epoch that goes on keeps in the journal, another checkpoint does not free.

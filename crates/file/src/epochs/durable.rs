@@ -59,11 +59,17 @@ impl Inner {
             // It need not wait for the task, if there is one.
             return self.wait_durable(epoch).map(|()| true);
         }
-        self.epochs.await_durable(epoch, until, || {
+        // Somebody may end it now, and leave it to who waits.
+        let is_own = || until.is_none() && self.is_for_who_waits(epoch);
+        let is_durable = self.epochs.await_durable(epoch, until, || {
             self.check_writable()?;
             self.ask_for(epoch);
-            Ok(())
-        })
+            Ok(!is_own())
+        })?;
+        match !is_durable && is_own() {
+            true => self.wait_durable(epoch).map(|()| true),
+            false => Ok(is_durable),
+        }
     }
 
     /// Says that an epoch is durable to futures. Threads hear it from the leader.

@@ -52,6 +52,10 @@ impl Inner {
         };
         drop(commit);
         self.tell_kept(kept);
+        if self.ahead.syncs.get().is_none() {
+            // Nobody but them makes it durable.
+            self.wake_waiters();
+        }
         let (epoch, kept) = epoch.inspect_err(|error| observe::commit_failed(&self.uuid, error))?;
         self.tell_kept(kept);
         Ok(epoch)

@@ -32,6 +32,7 @@ const LISTED: u32 = 4000;
 
 /// What memory is asked for.
 const PLACES: &str = "the places of large values";
+const RELEASED: &str = "freed values";
 
 const _: () = assert!(LISTED as usize * Placed::BYTES <= u16::MAX as usize);
 
@@ -282,6 +283,18 @@ impl Inner {
     /// # Errors
     /// Those of reading the table; the runs are kept for the next time.
     pub(crate) fn apply_forgotten(&self) -> Result<()> {
+        // That these were freed is among what is collected now. Of those that come meanwhile that is not sure.
+        let released = std::mem::take(&mut *lock(&self.released));
+        let cleared = self.clear_forgotten();
+        match &cleared {
+            Ok(()) => self.end_lingering(&released),
+            // For want of memory their space is free with the next open.
+            Err(_) => drop(fallible::append(&mut lock(&self.released), &released, RELEASED)),
+        }
+        cleared
+    }
+
+    fn clear_forgotten(&self) -> Result<()> {
         self.collect_changed()?;
         let mut runs = lock(&self.forgotten);
         let upto = if self.ahead.is_manual { self.epochs.durable() } else { u64::MAX };
@@ -297,8 +310,7 @@ impl Inner {
             Ok(())
         });
         runs.drain(..done);
-        drop(runs);
-        cleared.map(|()| self.end_lingering())
+        cleared
     }
 
     /// Clears the entries of a freed run, which are in memory. Who reads it finds its images still.
@@ -326,10 +338,8 @@ impl Inner {
     }
 
     /// Forgets the images of freed values that nobody reads any more.
-    fn end_lingering(&self) {
-        for (first, pages) in lock(&self.released).drain(..) {
-            self.let_linger(first, pages);
-        }
+    fn end_lingering(&self, released: &[(PageNo, u32)]) {
+        released.iter().for_each(|&(first, pages)| drop(self.let_linger(first, pages)));
     }
 
     /// Nobody reads a freed run any more. For want of memory its space is free with the next open.
@@ -338,7 +348,7 @@ impl Inner {
         // Now rather than later: its numbers may soon be those of another value that lingers.
         if self.let_linger(first, pages) < pages {
             // The table has not heard yet that it was freed.
-            let _ = fallible::push(&mut *released, (first, pages), "freed values");
+            let _ = fallible::push(&mut *released, (first, pages), RELEASED);
         }
     }
 
