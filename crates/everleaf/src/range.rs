@@ -136,7 +136,11 @@ impl Ends {
                 // It was removed before its value was read.
                 Ok(false) => {}
                 Err(error) => {
-                    self.ended = !matches!(error, Error::Corrupt { .. } | Error::Io { .. });
+                    // One value that cannot be read ends nothing, nor one that was not kept.
+                    self.ended = !matches!(
+                        error,
+                        Error::Corrupt { .. } | Error::Io { .. } | Error::SnapshotTooOld { .. }
+                    );
                     return Some(Err(error));
                 }
             }

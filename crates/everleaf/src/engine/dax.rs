@@ -337,15 +337,15 @@ impl Reclaim for DaxStore {
     }
 
     /// A crash after the key is gone leaks the rest, which the next open gives back.
-    fn finish(&self, tree: &OpenTree<Dax>, key: &[u8]) -> Result<()> {
-        self.pass(|| {
-            self.store.forget(tree, key).map_err(|error| match error {
-                Error::Poisoned { cause } => {
-                    self.store.medium().set_recovering(true);
-                    (*cause).clone()
-                }
-                error => error,
-            })
+    fn finish(&self, tree: &OpenTree<Dax>, key: &[u8], had_pairs: bool) -> Result<()> {
+        let _inside = self.store.gate.pass_or_end_cuts(had_pairs, &self.store.versions);
+        self.expect_sound()?;
+        self.store.forget(tree, key).map_err(|error| match error {
+            Error::Poisoned { cause } => {
+                self.store.medium().set_recovering(true);
+                self.why((*cause).clone())
+            }
+            error => self.why(error),
         })
     }
 

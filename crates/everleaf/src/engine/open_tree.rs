@@ -553,9 +553,10 @@ pub(super) fn put_from<M: DbMedium>(
     key: &[u8],
     source: &mut ValueSource<'_>,
 ) -> Result<()> {
-    let Some(mut value) = store.enter(|| tree.writable()?.begin_large(key, source.bytes))? else {
+    let begin = || tree.writable()?.begin_large(key, source.bytes);
+    let Some(mut value) = store.with_room(|| store.enter(begin))? else {
         let value = source.whole()?;
-        return store.enter(|| tree.set(key, &value));
+        return store.with_room(|| store.enter(|| tree.set(key, &value)));
     };
     while let Some(space) = value.space() {
         source.fill(space)?;

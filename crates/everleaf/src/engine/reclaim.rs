@@ -26,8 +26,9 @@ pub(crate) trait Reclaim: Store {
 
     fn trees(&self) -> &NamedTrees<Self::Medium>;
 
-    /// Gives back the pages of a tree that holds no pair any more, and its key.
-    fn finish(&self, tree: &OpenTree<Self::Medium>, key: &[u8]) -> Result<()>;
+    /// Gives back the pages of a tree that holds no pair any more, and its key. If it `had_pairs` for snapshots that were
+    /// made since, these are given up.
+    fn finish(&self, tree: &OpenTree<Self::Medium>, key: &[u8], had_pairs: bool) -> Result<()>;
 
     /// Takes from a tree what it has, and its name unless it `stays` as an empty one: at once, also for a crash.
     /// Says how many pairs it had.
@@ -118,7 +119,7 @@ pub(crate) trait Reclaim: Store {
         }
         for _ in 0..PART {
             if !self.enter(|| dropped.tree.tree().strip())? {
-                self.finish(&dropped.tree, key)?;
+                self.finish(&dropped.tree, key, false)?;
                 self.trees().dropped.remove(dropped);
                 return Ok(());
             }
@@ -144,16 +145,21 @@ pub(crate) trait Reclaim: Store {
     /// Removes a tree that keeps its name until it is gone, for want of room to do without.
     fn drop_slowly(&self, name: &str, tree: &Arc<OpenTree<Self::Medium>>) -> Result<()> {
         let life = tree.end();
-        {
-            let _closed = self.trees().gate.close();
-            // Nothing of what it has is kept for them.
+        // Nothing of what it has is kept for snapshots. Others are made while it goes, and see a part of it.
+        let give_up = || {
+            let closed = self.trees().gate.close();
             self.trees().versions.give_up_all();
-        }
+            closed
+        };
+        drop(give_up());
         let emptied = || -> Result<()> {
             while self.enter(|| tree.tree().strip())? {}
-            self.finish(tree, name.as_bytes())
+            self.finish(tree, name.as_bytes(), true)
         };
-        emptied().inspect_err(|_| tree.go_on(life))
+        emptied().inspect_err(|_| {
+            let _closed = give_up();
+            tree.go_on(life);
+        })
     }
 }
 

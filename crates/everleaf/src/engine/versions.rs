@@ -180,10 +180,8 @@ impl KeyImages {
         let (before, mut chains, mut gone) = (self.bytes(), 0_u64, 0);
         let (keys, mut near) = (&mut self.keys, (0, 0));
         let done = self.recent.sort_out(|key, stamps, kept| {
-            match sorted_in(keys, (key, &mut near), stamps, kept)? {
-                Some(more) => chains += more,
-                None => gone += 1,
-            }
+            let is_kept = sorted_in(keys, (key, &mut near), stamps, kept, &mut chains)?;
+            gone += u64::from(!is_kept);
             Ok(())
         });
         versions.images.fetch_sub(gone, Ordering::Relaxed);
@@ -193,22 +191,25 @@ impl KeyImages {
     }
 }
 
-/// Puts a recent image to its key, which is not below the entry at a place. Says how much more memory the chain leads to; none if the key had an image already.
+/// Puts a recent image to its key, which is not below the entry at a place, unless the key has one already: says whether it
+/// has put it there. Counts how much more memory the chain leads to, also after an error.
 fn sorted_in(
     keys: &mut Sorted<Chain>,
     (key, near): (&[u8], &mut Place),
     Stamps { until, newest }: Stamps,
     kept: &mut dyn FnMut() -> Result<Kept>,
-) -> Result<Option<u64>> {
+    chains: &mut u64,
+) -> Result<bool> {
     let chain = keys.entry_behind(key, near, || Chain::Empty, IMAGES)?;
     if chain.images().last().is_some_and(|last| last.until >= newest) {
-        return Ok(None);
+        return Ok(false);
     }
     let before = chain.bytes();
     // A key without images stays if there is no memory, until a sweep.
-    chain.make_room()?;
-    chain.add(KeyImage { until, before: kept()? });
-    Ok(Some(chain.bytes() - before))
+    let added = chain.make_room().and_then(|()| kept());
+    let is_added = added.map(|before| chain.add(KeyImage { until, before }));
+    *chains += chain.bytes() - before;
+    is_added.map(|()| true)
 }
 
 /// The images of one tree.
@@ -932,6 +933,13 @@ pub(crate) struct Closed<'g>(
     InsideGate,
 );
 
+/// One of the two.
+#[expect(dead_code, reason = "held")]
+pub(crate) enum Inside<'g> {
+    Passed(Passed<'g>),
+    Alone(Closed<'g>),
+}
+
 impl Gate {
     pub fn new() -> Self {
         Self(Box::new(std::array::from_fn(|_| CachePadded::default())))
@@ -943,6 +951,17 @@ impl Gate {
         let inside = InsideGate::enter();
         let mine = thread_number() % self.0.len();
         Passed(read(&self.0[mine]), inside)
+    }
+
+    /// Passes; or, if cuts are to end, gives them all up with everybody out, so that no other one is made before this is
+    /// dropped.
+    pub fn pass_or_end_cuts(&self, ends_cuts: bool, versions: &Versions) -> Inside<'_> {
+        if !ends_cuts {
+            return Inside::Passed(self.pass());
+        }
+        let closed = self.close();
+        versions.give_up_all();
+        Inside::Alone(closed)
     }
 
     /// Waits until everybody is out, and keeps them out.
@@ -976,5 +995,27 @@ impl Drop for InsideGate {
         if cfg!(debug_assertions) {
             INSIDE.with(|cell| cell.set(false));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_for_which_there_is_no_memory_is_counted_as_what_it_has_taken() {
+        let (mut keys, mut near, mut bytes) = (Sorted::default(), (0, 0), 0);
+        let mut add = |until, kept: Result<Kept>| {
+            let (at, stamps) = ((&b"k"[..], &mut near), Stamps { until, newest: until });
+            let mut kept = Some(kept);
+            let mut kept = || kept.take().expect("asked once");
+            let added = sorted_in(&mut keys, at, stamps, &mut kept, &mut bytes);
+            let counted = keys.get(b"k").map_or(0, Chain::bytes);
+            assert_eq!(bytes, counted, "until {until}");
+            added
+        };
+        assert!(add(1, Ok(Kept::TooLarge)).expect("memory"));
+        add(2, Err(Error::NoMemory { what: IMAGES, bytes: 100 })).expect_err("refused");
+        assert!(add(2, Ok(Kept::Absent)).expect("memory"));
     }
 }

@@ -185,7 +185,8 @@ impl<'t> TransactionCursor<'t> {
 
     /// Goes anywhere.
     fn go(&mut self, place: Vec<u8>, up: bool, from_end: bool) -> Result<bool> {
-        (self.ahead, self.is_new) = (None, true);
+        // Behind the end of all is where one stays that has not come to the last pair.
+        (self.ahead, self.is_new) = (None, from_end);
         self.step(place, up, from_end)
     }
 

@@ -251,6 +251,30 @@ fn who_finds_no_room_takes_that_of_dropped_trees() {
     }
 }
 
+/// So does a value that comes from a reader.
+#[test]
+fn a_value_from_a_reader_takes_the_room_of_dropped_trees_too() {
+    for bytes in [200_usize, 1_000] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new().background(false).max_bytes(4 << 20);
+        let db = options.open(dir.path().join("p.ever")).expect("opens");
+        let tree = db.tree("t").expect("room");
+        let other = db.tree("other").expect("room");
+        let mut n = 0_u32;
+        while tree.put(n.to_be_bytes(), vec![7; bytes]).is_ok() {
+            n += 1;
+        }
+        let snapshot = db.snapshot().expect("open");
+        drop(tree);
+        assert!(db.drop_tree("t").expect("a drop needs no room"));
+        drop(snapshot);
+        for n in 0..3_u32 {
+            other.put_from(n.to_be_bytes(), &vec![8; bytes][..], bytes as u64).expect("room");
+        }
+        assert_eq!(other.get(2_u32.to_be_bytes()).expect("there"), Some(vec![8; bytes].into()));
+    }
+}
+
 /// Whatever has no room is refused, and leaves a pool that goes on.
 #[test]
 fn a_full_pool_goes_on_after_drops_clears_and_renames_without_room() {

@@ -547,14 +547,52 @@ fn a_value_that_was_too_large_to_be_kept_is_an_error_in_its_place() {
             assert!(cursor.seek_for_prev("bb").is_err_and(|error| is_too_old(&error)));
             assert!(cursor.prev().expect("kept"));
             assert_eq!(cursor.key(), Some(&b"a"[..]));
+            // From there it goes back, or finds what it could not read again.
+            assert!(cursor.seek("b").is_err_and(|error| is_too_old(&error)));
+            match cursor.prev() {
+                Ok(found) => assert!(found && cursor.key() == Some(b"a")),
+                Err(error) => assert!(is_too_old(&error)),
+            }
         }};
     }
     passes!(then.cursor());
     passes!(tx.cursor(&tree));
-    assert_eq!(
-        snapshot.of(&tree).expect("alive").get("d").expect("kept"),
-        Some(vec![2; 10].into())
-    );
+    let then = snapshot.of(&tree).expect("alive");
+    assert_eq!(then.get("d").expect("kept"), Some(vec![2; 10].into()));
+}
+
+/// The same where the range had the pair's leaf before the value went.
+#[test]
+fn a_range_goes_on_behind_a_value_that_was_not_kept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::new().snapshot_memory(64 << 10).background(false);
+    for up in [true, false] {
+        let db = options.open(dir.path().join(format!("{up}.ever"))).expect("new");
+        let tree = db.tree("t").expect("new");
+        for key in ["a", "b", "c", "d"] {
+            let value = if matches!(key, "b" | "c") { vec![1; 40_000] } else { vec![2; 10] };
+            tree.put(key, value).expect("room");
+        }
+        let (snapshot, tx) = (db.snapshot().expect("open"), db.begin());
+        assert!(tx.contains(&tree, "a").expect("there"));
+        let then = snapshot.of(&tree).expect("of this pool");
+        let mut ranges: [Box<dyn Iterator<Item = everleaf::Result<Pair>>>; 2] =
+            [Box::new(then.iter()), Box::new(tx.iter(&tree))];
+        if !up {
+            ranges = [Box::new(then.iter().rev()), Box::new(tx.iter(&tree).rev())];
+        }
+        for range in &mut ranges {
+            assert!(range.next().is_some_and(|pair| pair.is_ok()));
+        }
+        let gone = if up { "b" } else { "c" };
+        tree.put(gone, "new").expect("room");
+        for mut range in ranges {
+            let refused = range.next().expect("an error in its place");
+            assert!(matches!(refused, Err(Error::SnapshotTooOld { .. })), "{refused:?}");
+            let keys: Vec<_> = range.map(|pair| pair.expect("kept").0).collect();
+            assert_eq!(keys, if up { [b"c", b"d"] } else { [b"b", b"a"] });
+        }
+    }
 }
 
 /// A thread lends the memory of its last cursor to the next one, which may be of another pool.
