@@ -164,9 +164,9 @@ mod tests {
         use super::super::super::tests::{of, run};
         use super::*;
 
-        const SYSTEMS: [&str; 11] = [
-            "FastFair", "CircTree", "BdTree", "FpTree", "FpTree56", "LbTree", "NvTree", "WbTree",
-            "Wort", "SkipList", "UTree",
+        const SYSTEMS: [&str; 12] = [
+            "FastFair", "CircTree", "BdTree", "FpTree", "FpTree56", "LbTree", "NbTree", "NvTree",
+            "WbTree", "Wort", "SkipList", "UTree",
         ];
 
         #[test]
@@ -189,7 +189,7 @@ mod tests {
 
         #[test]
         fn inner_nodes_in_dram_are_no_persistent_memory() {
-            for system in ["FpTree", "LbTree", "BdTree"] {
+            for system in ["FpTree", "LbTree", "NbTree", "BdTree"] {
                 let get = |keys| run("reads", &text(system, keys, "get"));
                 let (few, many) = (get(100), get(20_000));
                 assert!(of(&many, "get_dram_lines") > of(&few, "get_dram_lines"), "{system}");
