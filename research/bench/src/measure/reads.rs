@@ -178,7 +178,9 @@ mod tests {
                 for phase in ["get", "range", "insert"] {
                     let figure = |metric: &str| of(&figures, &format!("{phase}_{metric}"));
                     let (lines, runs) = (figure("pm_lines"), figure("pm_runs_count"));
-                    assert!(runs <= lines && runs >= 1.0, "{system}, {phase}: {runs} of {lines}");
+                    // It appends a pair without a look at the leaf.
+                    let least = if (system, phase) == ("NbTree", "insert") { 0.0 } else { 1.0 };
+                    assert!(runs <= lines && runs >= least, "{system}, {phase}: {runs} of {lines}");
                     assert_eq!(figure("modelled_ns"), 300.0 * lines);
                     assert_eq!(figure("modelled_runs_ns"), 300.0 * runs);
                 }
