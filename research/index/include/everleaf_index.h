@@ -1,5 +1,5 @@
 /*
- * Ordered indexes from uint64_t to uint64_t, by name: the trees of the papers, their variants, and ten rivals; in memory, on
+ * Ordered indexes from uint64_t to uint64_t, by name: the trees of the papers, their variants, and eleven rivals; in memory, on
  * persistent memory, or on a file. For harnesses that measure and check them.
  *
  * Codes. A function returns EVERLEAF_INDEX_OK (0) if it has done its work, EVERLEAF_INDEX_NOT_FOUND (1) or

@@ -3,7 +3,8 @@
 //! ```text
 //! get      find the leaf; read; validate its version
 //! insert   latch the leaf at the version that was found; change it
-//! split    latch a new page; the leaf's own split; enter the new leaf in the inner nodes, now or later
+//! split    latch a new page; the leaf's own split; enter the new leaf in the inner nodes, now or later;
+//!          or copies take the leaf's place, and the insert begins again
 //! remove   the last key of a leaf: latch the leaf to the left, too, unlink, free the page
 //! ```
 //!
@@ -31,6 +32,7 @@ const _: () = assert!(LOGS_WORD != anchor::ROOT_WORD);
 /// An ordered map from u64 to u64 on persistent memory, durable when an operation returns.
 pub struct Chained<M: Medium, L: Leaf> {
     pub(crate) pool: Arc<Pool<M>>,
+    pub(crate) anchor: PageNo,
     pub(crate) spine: Arc<Spine>,
     logs: Option<Arc<Logs>>,
     /// What the inner nodes do not know yet.
@@ -38,7 +40,7 @@ pub struct Chained<M: Medium, L: Leaf> {
     /// The thread that tells them.
     worker: Option<Worker>,
     rebuilt: Rebuilt,
-    splits: AtomicU64,
+    pub(crate) splits: AtomicU64,
     unlinked: AtomicU64,
     leaf: PhantomData<L>,
 }
@@ -89,7 +91,18 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
             Arc::new(Late::new(Arc::clone(&pool), Arc::clone(&spine), Arc::clone(logs)))
         });
         let (worker, splits, unlinked) = Default::default();
-        Ok(Self { pool, spine, logs, late, worker, rebuilt, splits, unlinked, leaf: PhantomData })
+        Ok(Self {
+            pool,
+            anchor,
+            spine,
+            logs,
+            late,
+            worker,
+            rebuilt,
+            splits,
+            unlinked,
+            leaf: PhantomData,
+        })
     }
 
     /// Starts the thread that tells the inner nodes of new leaves, if they learn of them later. Without it a writer
@@ -211,7 +224,7 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
         retry(|| self.try_put(key, value, condition))
     }
 
-    fn latch_for(&self, key: u64) -> Result<(Page<'_>, LatchGuard<'_>), Stop> {
+    pub(crate) fn latch_for(&self, key: u64) -> Result<(Page<'_>, LatchGuard<'_>), Stop> {
         let found = self.leaf(key)?;
         let held = found.page.latch().upgrade(found.version).ok_or(Stop::Busy)?;
         Ok((found.page, held))
@@ -233,6 +246,12 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
             let _op = self.medium().enter()?;
             self.store(page, (key, value), old.is_some())
         };
+        if !done && L::COPIED {
+            let low = range(page).ok_or(Stop::Busy)?.low;
+            held.unlock_unchanged();
+            self.replace(page, low)?;
+            return self.try_put(key, value, condition);
+        }
         if !done {
             self.split_and_store(page, (key, value), old.is_some())?;
         }

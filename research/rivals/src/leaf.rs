@@ -23,6 +23,15 @@ pub struct Neighbours<'m> {
     pub right: Page<'m>,
 }
 
+/// The new leaves in place of one that gives way to copies. The caller has latched all of them.
+#[derive(Clone, Copy)]
+pub struct Copies<'m> {
+    /// The one of the lower keys, or of all.
+    pub left: Page<'m>,
+    /// The lowest key of the other one, and it.
+    pub right: Option<(u64, Page<'m>)>,
+}
+
 /// How pairs lie in a leaf, and in which order a change of it becomes durable. Every function that changes a page is
 /// called under its latch, and everything it stored is durable when it returns. Those that only read may race with a
 /// writer; the caller validates the page's version after.
@@ -34,6 +43,8 @@ pub trait Leaf: Send + Sync + 'static {
     /// Whether the inner nodes learn of a new leaf only after the write that made it was answered. Its log is not ended
     /// by [`split`](Self::split) then, but when they have learnt of it ([`late`](crate::late)).
     const LATE: bool = false;
+    /// Whether a full leaf gives way to copies ([`copied`](crate::copied)), and is not [`split`](Self::split).
+    const COPIED: bool = false;
     /// Whether the leaf has the bugs of its source. What such a leaf leaves behind is not called damage: keys that no
     /// search would find are left out.
     const PUBLISHED: bool;
@@ -76,6 +87,18 @@ pub trait Leaf: Send + Sync + 'static {
         pair: (u64, u64),
         publish: impl FnOnce(),
     ) -> Cut;
+
+    /// The key at which a full leaf that gives way to copies is cut in two, above the lowest key that it is for; `None`
+    /// if one new leaf is enough.
+    fn cut(_page: Page<'_>) -> Option<u64> {
+        None
+    }
+
+    /// Copies a full leaf to new ones, with the leaf behind it behind them. They are durable when it returns, and
+    /// nothing leads to them.
+    fn copy_out<M: Medium>(_m: &M, _old: Page<'_>, _new: Copies<'_>) {
+        unreachable!("no leaf of this kind gives way to copies")
+    }
 
     /// Takes the right leaf, which holds one pair, out of the chain; `publish` frees its page.
     fn unlink<M: Medium>(

@@ -1,4 +1,4 @@
-//! The persistent indexes that the papers measure their trees against, and the data layer of PACTree.
+//! The persistent indexes that the papers measure their trees against, the data layer of PACTree, and NBTree.
 //!
 //! Each one has one file for its nodes and one for what leads to them, runs on any
 //! [`Medium`](everleaf_pmem::Medium), is an [`Index`](everleaf_tree::Index), and comes in two versions by one
@@ -12,6 +12,7 @@
 //! |---|---|---|
 //! | [`FpTree`], [`FpTree56`] | [`fptree::Fp`] | [`chained::Chained`]: inner nodes in DRAM |
 //! | [`LbTree`] | [`lbtree::Lb`] | the same |
+//! | [`NbTree`] | [`nbtree::Nb`], which give way to [copies](copied) | the same |
 //! | [`PacTree`] | [`pactree::Pac`] | the same, told of new leaves [later](late) |
 //! | [`NvTree`] | logs of pairs | one array in DRAM |
 //! | [`WbTree`] | slot arrays and bitmaps | the same nodes, persistent |
@@ -25,6 +26,7 @@
 pub mod cells;
 pub mod chain;
 pub mod chained;
+pub mod copied;
 mod dram;
 pub mod fptree;
 pub mod late;
@@ -34,6 +36,7 @@ pub mod limbo;
 pub mod list;
 pub mod montage;
 pub mod named;
+pub mod nbtree;
 pub mod nvtree;
 pub mod pactree;
 pub mod parts;
@@ -52,6 +55,7 @@ pub use fptree::{FpTree, FpTree56};
 pub use lbtree::LbTree;
 pub use list::{List, ListOpened};
 pub use montage::{Montage, MontageOpened};
+pub use nbtree::NbTree;
 pub use nvtree::{NvOpened, NvTree};
 pub use pactree::PacTree;
 pub use skiplist::SkipList;

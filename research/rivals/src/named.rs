@@ -19,7 +19,8 @@ use everleaf_tree::{BdTree, FilePool, INDEX_ANCHOR, Index, Reading, Recovery};
 use crate::leaf::Leaf;
 use crate::version::{Sound, Version};
 use crate::{
-    Chained, FpTree, FpTree56, LbTree, Montage, NvTree, PacTree, SkipList, UTree, WbTree, Wort,
+    Chained, FpTree, FpTree56, LbTree, Montage, NbTree, NvTree, PacTree, SkipList, UTree, WbTree,
+    Wort,
 };
 
 /// The tree whose leaves are written back at the ends of epochs.
@@ -41,10 +42,11 @@ const fn rival(name: &'static str, slots: u32, keys: u32) -> Rival {
 }
 
 /// All of them. Nodes of WORT, and their cells, are of 8 slots.
-const RIVALS: [Rival; 10] = [
+const RIVALS: [Rival; 11] = [
     rival("FpTree", 32, 16),
     rival("FpTree56", 64, 14),
     rival("LbTree", 16, 14),
+    rival("NbTree", 32, 4),
     Rival { slots: None, ..rival("NvTree", 0, 10) },
     rival("PacTree", 128, 10),
     rival("WbTree", 64, 14),
@@ -371,6 +373,7 @@ pub fn open_version<M: Medium + 'static, V: Version>(
         "FpTree" => Opened::chained(FpTree::<M, V>::on(medium)?),
         "FpTree56" => Opened::chained(FpTree56::<M, V>::on(medium)?),
         "LbTree" => Opened::chained(LbTree::<M, V>::on(medium)?),
+        "NbTree" => Opened::chained(NbTree::<M, V>::on(medium)?),
         "PacTree" if how.worker => Opened::chained(PacTree::<M, V>::on(medium)?.start()?),
         "PacTree" => Opened::chained(PacTree::<M, V>::on(medium)?),
         "NvTree" => strict!(NvTree<M, V>),

@@ -10,7 +10,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use everleaf_pmem::{Dram, Geometry, Medium, Page, PageNo, Result, Seen, Version};
 use everleaf_pool::{CATALOG_ANCHOR, Pool, change::damaged};
@@ -85,8 +85,8 @@ pub struct Found<'m> {
 /// The inner nodes.
 pub struct Spine {
     inner: CircTree<Dram>,
-    /// The first leaf, which stays.
-    head: PageNo,
+    /// The first leaf, which stays, unless leaves give way to copies.
+    head: AtomicU32,
 }
 
 impl Spine {
@@ -106,12 +106,17 @@ impl Spine {
         let pages = u64::from(limit) * 4 / u64::from(slots) + 64;
         let memory = Dram::new(geometry, pages.min(u64::from(PageNo::MAX)) as PageNo)?;
         let inner = CircTree::create(Arc::new(CircTree::format_pool(memory)?), CATALOG_ANCHOR)?;
-        Ok(Self { inner, head })
+        Ok(Self { inner, head: AtomicU32::new(head) })
     }
 
     /// The first leaf of the chain.
     pub fn head(&self) -> PageNo {
-        self.head
+        self.head.load(Ordering::Acquire)
+    }
+
+    /// Says that the chain begins with another leaf.
+    pub fn set_head(&self, head: PageNo) {
+        self.head.store(head, Ordering::Release);
     }
 
     /// Leads searches of keys from `low` on to a leaf. If it fails the leaf is found all the same, by a move to the
@@ -133,7 +138,7 @@ impl Spine {
     pub fn leaf<'m, M: Medium, L: Leaf>(&self, m: &'m M, key: u64) -> Result<Option<Found<'m>>> {
         let mut no = match self.inner.floor(&key)? {
             Some((_, leaf)) => leaf as PageNo,
-            None => self.head,
+            None => self.head(),
         };
         for _ in 0..HOPS_MAX {
             let Some(found) = look(m.page(no)?) else { return Ok(None) };

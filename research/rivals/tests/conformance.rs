@@ -7,7 +7,9 @@ use everleaf_crash_check::SharedMedium;
 use everleaf_crash_check::conformance::Suite;
 use everleaf_pmem::{Dram, Geometry, Medium};
 use everleaf_rivals::leaf::Leaf;
-use everleaf_rivals::{AsPublished, Chained, FpTree, FpTree56, LbTree, Only, PacTree, Sound};
+use everleaf_rivals::{
+    AsPublished, Chained, FpTree, FpTree56, LbTree, NbTree, Only, PacTree, Sound,
+};
 
 /// Volatile memory that a tree is closed on and opened again, and what is done to a tree that was opened.
 fn conforms_if<L: Leaf>(slots: u32, keys: usize, opened: impl Fn(Tree<L>) -> Tree<L>) {
@@ -55,6 +57,16 @@ fn fptree_conforms() {
 fn lbtree_conforms() {
     conforms::<<LbTree<Dram, Sound> as Of>::Leaf>(16, 500);
     conforms::<<LbTree<Dram, AsPublished> as Of>::Leaf>(16, 500);
+}
+
+/// Of the source's bugs, `b` and `c` show without a crash (`nbtree.rs`).
+#[test]
+fn nbtree_conforms() {
+    for slots in [4, 32] {
+        conforms::<<NbTree<Dram, Sound> as Of>::Leaf>(slots, 500);
+        conforms::<<NbTree<Dram, Only<'a'>> as Of>::Leaf>(slots, 500);
+        conforms::<<NbTree<Dram, Only<'d'>> as Of>::Leaf>(slots, 500);
+    }
 }
 
 /// With the thread that tells the inner nodes of new leaves, and without one.

@@ -8,6 +8,7 @@ use everleaf_pmem::{Counted, Counts, Dram, Geometry};
 use everleaf_rivals::fptree::Fp;
 use everleaf_rivals::lbtree::Lb;
 use everleaf_rivals::leaf::Leaf;
+use everleaf_rivals::nbtree::Nb;
 use everleaf_rivals::pactree::{PAIRS, Pac};
 use everleaf_rivals::{AsPublished, Chained, Only, Sound};
 use everleaf_testing::Rng;
@@ -145,6 +146,79 @@ fn lbtree_has_its_means() {
     near("lines", lines, 1.802);
     near("fences", fences, 1.397);
     near("splits", splits, 0.1012);
+}
+
+/// Lines and fences of the pool for a split that gives way to copies: two bytes of its map, which are flushed one by one
+/// and have one fence, and that of the old leaf. The headers of the copies are the pool's, too.
+const COPIES: (u64, u64) = (2 + 1 + 2, 1 + 1);
+
+fn nbtree_costs<V: everleaf_rivals::Version>(split: (u64, u64)) {
+    let it = Measured::<Nb<V>>::new(32, 64);
+    let one = (1, 1);
+    for key in 1..=31 {
+        assert_eq!(it.insert(2 * key), one, "an insert into a leaf with room");
+    }
+    let update = |key: u64| it.cost(|tree| assert!(tree.update(key, 7).expect("room").is_some()));
+    let remove =
+        |key: u64| it.cost(|tree| assert!(Index::remove(tree, key).expect("there").is_some()));
+    assert_eq!((update(2), update(62)), (one, one), "a full leaf has room for updates");
+    let (lines, fences) = it.insert(1);
+    let alone = (lines - 1 - COPIES.0, fences - 1 - COPIES.1);
+    assert_eq!((it.tree.splits(), alone), (1, split), "a split without the insert");
+    assert_eq!((update(2), remove(2)), (one, one));
+    let none = it.cost(|tree| {
+        assert_eq!(Index::remove(tree, 2).expect("reads"), None);
+        assert_eq!(tree.update(2, 7).expect("reads"), None);
+        assert_eq!(Index::get(tree, 4).expect("reads"), Some(4));
+    });
+    assert_eq!(none, (0, 0));
+    // All but one pair of the right leaf, then the leaf: the link, and the map.
+    (17..=31).for_each(|key| assert_eq!(remove(2 * key), one));
+    assert_eq!(it.tree.unlinked(), 0);
+    assert_eq!(remove(32), (1 + ALLOCATION.0, 1 + ALLOCATION.1));
+    assert_eq!((it.tree.splits(), it.tree.unlinked()), (1, 1));
+}
+
+#[test]
+fn nbtree_has_its_lines() {
+    // 8 lines of each copy, and the link.
+    nbtree_costs::<Sound>((17, 2));
+    // The source fences what it does not flush. The link of the first leaf is the anchor's, which is the pool's.
+    nbtree_costs::<Only<'a'>>((1, 2));
+    nbtree_costs::<Only<'d'>>((17, 2));
+}
+
+/// A leaf whose places are used up by keys that come and go has one copy.
+#[test]
+fn nbtree_copies_a_leaf_of_one_pair_to_one() {
+    let it = Measured::<Nb<Sound>>::new(32, 64);
+    for turn in 0..31 {
+        assert_eq!(it.insert(5), (1, 1), "turn {turn}");
+        assert_eq!(
+            it.cost(|tree| assert_eq!(Index::remove(tree, 5).expect("there"), Some(5))),
+            (1, 1)
+        );
+    }
+    // 8 lines of the copy and its header, the link, a byte of the map for either leaf, and the pair.
+    assert_eq!(it.insert(5), (8 + 1 + 1 + 2 + 1, 2 + 2 + 1));
+    assert_eq!(it.tree.splits(), 0);
+}
+
+#[test]
+fn nbtree_has_its_means() {
+    let it = Measured::<Nb<Sound>>::new(32, 1 << 16);
+    let mut rng = Rng(1);
+    let (lines, fences) = it.cost(|tree| {
+        (0..KEYS).for_each(|_| assert_eq!(tree.insert(rng.next(), 0).expect("room"), None));
+    });
+    let splits = it.tree.splits();
+    let each = |n: u64| n as f64 / KEYS as f64;
+    let (lines, fences) = (each(lines - splits * COPIES.0), each(fences - splits * COPIES.1));
+    let splits = each(splits);
+    println!("NBTree: {lines} lines, {fences} fences, {splits} splits");
+    near("splits", splits, 0.0461);
+    near("lines", lines, 1.0 + 17.0 * splits);
+    near("fences", fences, 1.0 + 2.0 * splits);
 }
 
 #[test]

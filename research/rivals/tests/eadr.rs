@@ -11,6 +11,7 @@ mod scripts {
     pub mod lists;
     pub mod meeting;
     pub mod montage;
+    pub mod nbtree;
     pub mod nvtree;
     pub mod ops;
     pub mod pactree;
@@ -25,7 +26,7 @@ use everleaf_rivals::skiplist::Towers;
 use everleaf_rivals::utree::Entries;
 use everleaf_rivals::{AsPublished, Only, Sound, Version};
 use scripts::meeting::{Before, Meeting, meet};
-use scripts::{fptree, lbtree, lists, meeting, montage, nvtree, pactree, wbtree, wort};
+use scripts::{fptree, lbtree, lists, meeting, montage, nbtree, nvtree, pactree, wbtree, wort};
 
 type Checked = Result<Coverage, Box<Failure>>;
 
@@ -75,6 +76,28 @@ fn lbtree_keeps_its_bug() {
     let found = "found [(110, 210), (130, 230), (140, 240)], expected";
     let published = lbtree::crash::<AsPublished>(Eadr, &lbtree::splits());
     loses("LB+-Tree, as published", published, found);
+}
+
+fn nbtree_all<V: Version>() -> [Checked; 3] {
+    let all = [(4, &nbtree::SPLITS[..]), (4, &nbtree::REMOVALS), (8, &nbtree::SEVENS)];
+    all.map(|(slots, acts)| nbtree::crash::<V>(Eadr, slots, acts))
+}
+
+/// The machine that it is for: a split need not flush anything. What values and keys lose they lose there, too.
+#[test]
+fn nbtree_keeps_three_bugs_of_four() {
+    keeps("NBTree, sound", 700, nbtree_all::<Sound>());
+    keeps("NBTree, a", 700, nbtree_all::<Only<'a'>>());
+    let splits = &nbtree::SPLITS;
+    let marked = [40, 50, 60].map(|key: u64| (key, 3 << 62 | (100 + key)));
+    let found = format!("found {marked:?}, expected [(40, 140)");
+    loses("NBTree, b", nbtree::crash::<Only<'b'>>(Eadr, 4, splits), &found);
+    let found = "found [(10, 110)], expected [(0, 100), (10, 110)]";
+    loses("NBTree, c", nbtree::asked::<Only<'c'>>(Eadr, &nbtree::ZERO), found);
+    let found = "found [(30, 0)], expected [] or [(30, 130)]";
+    loses("NBTree, d", nbtree::crash::<Only<'d'>>(Eadr, 4, &nbtree::TWO), found);
+    let found = "found [(40, 0)], expected [] or [(40, 140)]";
+    loses("NBTree, as published", nbtree::crash::<AsPublished>(Eadr, 4, splits), found);
 }
 
 /// A recovery that splits again, and a bound that is stored before the link: no flush helps.

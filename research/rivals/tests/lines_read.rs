@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everleaf_pmem::lines_read::record;
 use everleaf_pmem::page_span::{PageSpan, SpanCounts};
 use everleaf_pmem::{Dram, Geometry};
-use everleaf_rivals::{LbTree, Sound, Wort};
+use everleaf_rivals::{LbTree, NbTree, Sound, Wort};
 use everleaf_tree::named::create;
 use everleaf_tree::{INDEX_ANCHOR, Index, Reading};
 
@@ -52,6 +52,19 @@ fn lb_tree_loads_a_header_line_and_a_line_of_pairs_of_its_leaf() {
         // The last two keys are in the header's own line. Inner nodes are in DRAM.
         assert_eq!(lines.inside, if key > 8 { 1 } else { 2 }, "key {key}");
         assert!(lines.outside > 0, "inner nodes");
+    }
+}
+
+#[test]
+fn nb_tree_loads_the_line_of_the_pair_and_inserts_without_a_load() {
+    let (medium, span) = memory(32);
+    let tree = NbTree::<_, Sound>::on(medium).expect("a pool");
+    for key in 1..=31u64 {
+        let (old, read) = record(|| tree.insert(key, !key).expect("space"));
+        assert_eq!((old, span.counts(&read).inside), (None, 0), "insert of {key}");
+    }
+    for key in 1..=31u64 {
+        assert_eq!(get(&tree, &span, key).inside, 1, "key {key}");
     }
 }
 

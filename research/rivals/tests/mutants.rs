@@ -11,6 +11,7 @@ mod scripts {
     pub mod chained;
     pub mod lbtree;
     pub mod lists;
+    pub mod nbtree;
     pub mod nvtree;
     pub mod ops;
     pub mod pactree;
@@ -23,7 +24,7 @@ use everleaf_rivals::Sound;
 use everleaf_rivals::list::Above;
 use everleaf_rivals::skiplist::Towers;
 use everleaf_rivals::utree::Entries;
-use scripts::{lbtree, lists, nvtree, pactree, wbtree, wort};
+use scripts::{lbtree, lists, nbtree, nvtree, pactree, wbtree, wort};
 
 /// Flushes or fences that nobody misses somewhere: which of an operation that has so many, from 0.
 struct Redundant {
@@ -79,6 +80,7 @@ fn explained<const N: usize>(
 const MAP_FENCE: &str =
     "a page that nothing leads to: the fence of what is in it comes before the link, too";
 const MAP_FREE: &str = "a page that nothing leads to is returned at open";
+const TWO_PAGES: &str = "two pages in one line of the map, which is flushed for each";
 const KIND: &str =
     "the header line of the page has only the pool's kind, which the tree does not read";
 const NOTHING: &str = "nothing lies in this line of the new node";
@@ -122,6 +124,26 @@ fn pactree() {
 }
 
 #[test]
+fn nb_tree() {
+    const HEADER: &str = "the header line has the pool's kind, which nobody reads until the leaf is freed, and no key 0";
+    let runs = [&nbtree::SPLITS[..], &nbtree::REMOVALS]
+        .map(|acts| nbtree::durable::<Sound>(4, acts).explorer(shallow()).write_backs());
+    // A split: the map twice, either copy, the link, the map, the pair. With one copy: the map, it, and so on.
+    explained(
+        "NBTree",
+        runs,
+        [55, 67],
+        &[
+            flush(&[(0, 9)], TWO_PAGES),
+            flush(&[(2, 9), (4, 9), (1, 6)], HEADER),
+            flush(&[(7, 9), (4, 6), (1, 2)], MAP_FREE),
+            fence(&[(0, 5)], MAP_FENCE),
+            fence(&[(3, 5), (1, 2)], MAP_FREE),
+        ],
+    );
+}
+
+#[test]
 fn nv_tree() {
     const ZERO: &str =
         "an entry of zeros removes key 0, which is not in the leaf, or is what it is to remove";
@@ -139,7 +161,7 @@ fn nv_tree() {
             flush(&[(1, 3)], "what lies in the second line of the entry is the value 0"),
             flush(&[(3, 6)], NOTHING),
             flush(&[(0, 2)], ZERO),
-            flush(&[(0, 8)], "two pages in one line of the map, which is flushed for each"),
+            flush(&[(0, 8)], TWO_PAGES),
             flush(&[(1, 5)], "the page was used before, with the same count and link"),
             flush(&[(5, 6), (7, 8), (4, 5)], MAP_FREE),
             fence(&[(0, 2)], ZERO),

@@ -1,7 +1,7 @@
 //! How parameters are shown to a reader.
 
 /// Systems that the papers call otherwise.
-const SYSTEMS: [(&str, &str); 36] = [
+const SYSTEMS: [(&str, &str); 37] = [
     ("FastFair", "FAST+FAIR"),
     ("FastFairBinary", "FAST+FAIR, binary search"),
     ("FastFairF", "FAST+FAIR_F"),
@@ -24,6 +24,7 @@ const SYSTEMS: [(&str, &str); 36] = [
     ("FpTree56", "FPTree, leaves of 1 KB"),
     ("LbTree", "LB+Tree"),
     ("Montage", "Montage-B+Tree"),
+    ("NbTree", "NBTree"),
     ("NvTree", "NV-tree"),
     ("PacTree", "PACTree"),
     ("SkipList", "SkipList"),

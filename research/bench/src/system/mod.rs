@@ -349,8 +349,8 @@ mod tests {
                 assert_eq!(lines.is_some_and(|lines| lines >= 100_000), medium == "counted");
                 let space = subject.space().expect("counted");
                 assert!(space.pool > 16 * 100_000, "{name}");
-                let has_inner =
-                    ["FpTree", "FpTree56", "LbTree", "PacTree", "Montage"].contains(&name);
+                let has_inner = ["FpTree", "FpTree56", "LbTree", "NbTree", "PacTree", "Montage"]
+                    .contains(&name);
                 assert_eq!(space.inner > 0, has_inner, "{name}");
             }
         }
