@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::bd::scripts::{Scene, random, scenes};
-use crate::bd::{Bd, Found, carry_on, copy, explore, recover, run, sim, stage};
+use crate::bd::{Bd, Found, carry_on, copy, explore, recover, run, run_with, sim, stage};
 use everleaf_crash_check::{Coverage, CrashPoint, Explorer, Persistency, SharedMedium, Trace};
-use everleaf_pmem::Sim;
+use everleaf_pmem::{BufferedOptions, Sim};
 use everleaf_pool::Pool;
 
 fn scale() -> usize {
@@ -102,6 +102,23 @@ fn crashes_of_larger_trees() {
     all += plan.crash_random(64, 250, 250, seeds(1));
     println!("larger trees: {all}");
     assert!(all.images > 50_000, "{all}");
+}
+
+/// Epochs that a count ends, before an operation and beside those that the script ends.
+#[test]
+fn every_crash_with_epochs_of_a_number_of_operations() {
+    let mut all = Coverage::default();
+    for (most, slots) in [(1, 4), (2, 4), (5, 8)] {
+        let options = BufferedOptions { operations: Some(most), ..BufferedOptions::default() };
+        for seed in seeds(4) {
+            let acts = random(seed, 24, 10);
+            let ran = run_with(&stage(slots, &random(!seed, 20, 10)), &acts, None, &options);
+            let stats = ran.and_then(|ran| explore(&ran, &sampling(64), 16));
+            all += stats.unwrap_or_else(|why| panic!("{most}, seed {seed}: {why}\n{acts:?}"));
+        }
+    }
+    println!("epochs of a number of operations: {all}");
+    assert!(all.images > 30_000, "{all}");
 }
 
 /// Caches that survive leave one image after each store: only their order counts.
