@@ -12,6 +12,7 @@
 //! insert   latch the leaf; enter an epoch; change it; nothing is flushed before the epoch ends
 //! split    latch L; build R, flush, fence; L := (sibling R, without what moved), flush, fence;
 //!          enter R in the inner nodes
+//! load     ascending pairs: what the last leaf has room for; then a leaf of as many as it takes, built as in a split
 //! reclaim  latch P, and the leaf behind it that shows nothing in any of three epochs; P := (sibling
 //!          behind it), flush, fence; free it
 //! ```
@@ -37,6 +38,7 @@ mod check;
 pub mod epoch_bitmap;
 mod frame;
 mod keeper;
+mod load;
 mod read;
 mod rebuild;
 mod reclaim;
@@ -46,6 +48,7 @@ mod write;
 
 pub use check::HybridReport;
 pub use keeper::Keeper;
+pub use load::Loaded;
 pub use rebuild::{Progress, Rebuild, Rebuilt};
 pub(crate) use tree::fits;
 pub use tree::{BdTree, Hybrid};

@@ -23,14 +23,14 @@ use crate::node::damaged;
 const UNCHANGED: Put<u64> = Put { old: None, epoch: None };
 
 /// An entry to be stored, and the slot with its key.
-struct NewPair {
-    key: u64,
-    value: u64,
-    found: Option<usize>,
+pub(super) struct NewPair {
+    pub(super) key: u64,
+    pub(super) value: u64,
+    pub(super) found: Option<usize>,
 }
 
 /// What a leaf shows from an epoch on.
-struct Stored {
+pub(super) struct Stored {
     epoch: u64,
     /// The slot that it does not show any more.
     gone: Option<usize>,
@@ -51,10 +51,15 @@ impl<M: Medium> Hybrid<M> {
     /// Full, Poisoned, Corrupt; nothing is stored then.
     pub fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>> {
         self.medium().throttle(true)?;
-        match retry(|| self.try_put(key, value, condition)) {
+        self.with_room(|| self.try_put(key, value, condition))
+    }
+
+    /// Tries a write until it is done, and once more after room has been made if the pool is full.
+    pub(super) fn with_room<T>(&self, attempt: impl Fn() -> Result<T, Stop>) -> Result<T> {
+        match retry(&attempt) {
             Err(full @ Error::Full { .. }) => {
                 self.make_room(full)?;
-                retry(|| self.try_put(key, value, condition))
+                retry(attempt)
             }
             done => done,
         }
@@ -92,7 +97,7 @@ impl<M: Medium> Hybrid<M> {
     }
 
     /// Latches the leaf of a key.
-    fn latch_for(&self, key: u64) -> Result<(Page<'_>, LatchGuard<'_>), Stop> {
+    pub(super) fn latch_for(&self, key: u64) -> Result<(Page<'_>, LatchGuard<'_>), Stop> {
         let spot = self.leaf(key)?;
         let held = if bug::is(Bug::B16) {
             spot.page.latch().lock()
@@ -108,7 +113,12 @@ impl<M: Medium> Hybrid<M> {
         if bug::is(Bug::EnterFirst) { self.medium().enter().map(Some) } else { Ok(None) }
     }
 
-    fn try_put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>, Stop> {
+    pub(super) fn try_put(
+        &self,
+        key: u64,
+        value: u64,
+        condition: Condition,
+    ) -> Result<Put<u64>, Stop> {
         let early = self.enter_first()?;
         let (page, held) = self.latch_for(key)?;
         let found = find(page, current(page), key);
@@ -143,7 +153,7 @@ impl<M: Medium> Hybrid<M> {
 
     /// Stores an entry if the leaf has room.
     #[inline]
-    fn store<'m>(
+    pub(super) fn store<'m>(
         &'m self,
         op: &mut BufferedOp<'m, M>,
         page: Page<'m>,
