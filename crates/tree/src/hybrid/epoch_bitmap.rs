@@ -470,6 +470,35 @@ pub fn build_filled<M: Medium>(m: &M, page: Page<'_>, epoch: u64, pairs: &[(u64,
     flush_lines(m, page, lines);
 }
 
+/// Takes all that the leaf to the right shows, in any of the three epochs, into slots that are `free`, and takes that leaf
+/// out of the chain; durable when it returns. The left leaf is in the step's epoch. What is in a slot is durable before a
+/// bitmap shows it. In this order within the line: a crash leaves entries in both leaves rather than in none.
+pub fn absorb<M: Medium>(m: &M, left: Page<'_>, right: Page<'_>, shown: Views, free: u64) {
+    debug_assert!(left.latch().is_held() && right.latch().is_held(), "a merge of unlatched leaves");
+    debug_assert!(shown.occupied().count_ones() <= free.count_ones(), "the left leaf has room");
+    debug_assert_eq!(sibling(left), Some(right.no()), "the right leaf is the neighbour");
+    let (mut lines, mut bits) = (0, [0; 3]);
+    for (from, to) in ones(shown.occupied()).zip(ones(free)) {
+        put_slot(m, left, to, key_of(right, from), value_of(right, from));
+        lines |= lines_of(left, to);
+        for (bits, view) in bits.iter_mut().zip([shown.now, shown.last, shown.before]) {
+            *bits |= (view >> from & 1) << to;
+        }
+    }
+    if lines != 0 {
+        // Line 0 comes with the bitmaps.
+        flush_lines(m, left, lines & !1);
+    }
+    let epoch = epoch_of(left);
+    for (back, bits) in (0..).zip(bits) {
+        let t = epoch.wrapping_sub(back);
+        set_ring(m, left, t, ring(left, t) | bits);
+    }
+    m.store(left.head(KIND_WORD), kind_word(sibling(right).unwrap_or(0)));
+    m.flush(left, 0);
+    m.fence();
+}
+
 /// The lines that say what is in a slot, as a bitmap.
 fn lines_of(page: Page<'_>, slot: usize) -> u64 {
     1 << page.line_of(2 * slot) | 1 << print_place(page, slot).1

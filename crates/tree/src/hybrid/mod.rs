@@ -15,6 +15,8 @@
 //! load     ascending pairs: what the last leaf has room for; then a leaf of as many as it takes, built as in a split
 //! reclaim  latch P, and the leaf behind it that shows nothing in any of three epochs; P := (sibling
 //!          behind it), flush, fence; free it
+//! merge    if the tree is told so: latch L and R; L := what R shows, flush, fence; L := (bitmaps of both,
+//!          sibling behind R), flush, fence; free R
 //! ```
 //!
 //! **Epochs.** A step latches all that it changes and registers *then* (`Buffered::enter`), so
@@ -28,7 +30,7 @@
 //!
 //! **Links are not versioned.** Splits and unlinking are durable at once and hold for every epoch
 //! that a crash may go back to: a new leaf shows in each epoch what its entries showed in the old
-//! one, and what is unlinked shows nothing in any. That is why a page that is freed can be used
+//! one, what is merged shows in each what both leaves showed, and what is unlinked shows nothing in any. That is why a page that is freed can be used
 //! again at once, where the paper waits for two epochs, and why no reader registers: a version never
 //! goes back, and a leaf in its next life either has the key's range or has not.
 //!
@@ -39,6 +41,7 @@ pub mod epoch_bitmap;
 mod frame;
 mod keeper;
 mod load;
+mod merge;
 mod read;
 mod rebuild;
 mod reclaim;

@@ -203,7 +203,7 @@ impl<M: Medium> Hybrid<M> {
         assert!(stored.is_some(), "half a leaf has room");
         drop(op);
         // The other half may show nothing now: old versions alone can fill a leaf.
-        [page, right].into_iter().filter(|half| current(*half) == 0).for_each(|h| self.emptied(h));
+        [page, right].into_iter().filter(|half| current(*half) == 0).for_each(|h| self.shrunk(h));
         debug_assert!(right.latch().is_held());
         // While the new leaf is latched, so that it cannot be unlinked before it has been entered.
         enter_inner(&self.inner, cut, right.no());
@@ -228,12 +228,10 @@ impl<M: Medium> Hybrid<M> {
         let epoch = writer.epoch();
         drop(op);
         Sorted::follow(page, &held, Some(slot), None);
-        if current(page) == 0 {
-            if bug::is(Bug::B12) {
-                std::mem::forget(held);
-            }
-            self.emptied(page);
+        if bug::is(Bug::B12) && current(page) == 0 {
+            std::mem::forget(held);
         }
+        self.shrunk(page);
         Ok(Put { old: Some(old), epoch: Some(epoch) })
     }
 }

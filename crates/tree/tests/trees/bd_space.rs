@@ -62,3 +62,34 @@ fn instances_are_as_many_as_the_papers_model_says() {
     instances_are_as_predicted(32, KEYS / 10, true);
     instances_are_as_predicted(64, KEYS / 10, false);
 }
+
+/// Bytes of leaves for each pair that is left, when all but one of 28 keys are removed from leaves that a load has filled.
+fn bytes_a_pair(slots: u32, merges: bool) -> f64 {
+    const PAIRS: u64 = 28 * 4_000;
+    let geometry = Geometry::new(slots).expect("a power of two");
+    let dram = Dram::new(geometry, 1 << 15).expect("memory");
+    let tree = Bd::create(dram).expect("space").0.merging(merges);
+    tree.load((0..PAIRS).map(|key| (key, !key))).expect("space");
+    for key in (0..PAIRS).filter(|key| key % 28 != 0) {
+        assert_eq!(Index::remove(&tree, key).expect("sound"), Some(!key));
+    }
+    (0..3).for_each(|_| tree.medium().tick().expect("memory"));
+    while tree.reclaim_empty().expect("sound") > 0 {}
+    assert_eq!(tree.waiting_empty(), 0);
+    let report = tree.check().expect("memory");
+    assert_eq!((report.damages, report.entries), (vec![], PAIRS / 28));
+    let pages = tree.pool().stats().expect("memory");
+    println!("{slots} slots, merging {merges}: {} leaves, {pages:?}", report.leaves);
+    (report.leaves * geometry.page_bytes() as u64) as f64 / report.entries as f64
+}
+
+#[test]
+fn leaves_that_merge_hold_three_quarters_of_what_they_can() {
+    for slots in [4, 8, 16, 32, 64] {
+        let (alone, merged) = (bytes_a_pair(slots, false), bytes_a_pair(slots, true));
+        println!("{slots} slots: {alone:.2} bytes a pair, merged {merged:.2}");
+        let most = if slots == 64 { 45.0 } else { f64::from(slots - slots / 4) };
+        let full = f64::from(64 + 16 * slots) / most;
+        assert!(merged < 1.05 * full, "{slots} slots: {merged}, where {full} is best");
+    }
+}

@@ -168,6 +168,14 @@ pub fn carry_on(found: &Found) -> std::result::Result<(), String> {
     tree.report().map(drop)
 }
 
+/// How the tree of a script is opened.
+#[derive(Clone, Default)]
+pub struct Setting {
+    pub options: BufferedOptions,
+    /// Whether its sparse leaves merge.
+    pub merges: bool,
+}
+
 /// A script that was run and recorded.
 pub struct Ran {
     pub record: Recording,
@@ -185,18 +193,19 @@ pub fn run(
     acts: &[Act],
     fault: Option<Mutation>,
 ) -> std::result::Result<Ran, String> {
-    run_with(sim, acts, fault, &BufferedOptions::default())
+    run_with(sim, acts, fault, &Setting::default())
 }
 
-/// As [`run`], with options.
+/// As [`run`], with a setting.
 pub fn run_with(
     sim: &Arc<Sim>,
     acts: &[Act],
     fault: Option<Mutation>,
-    options: &BufferedOptions,
+    setting: &Setting,
 ) -> std::result::Result<Ran, String> {
     let medium = Arc::new(Mutate::new(SharedMedium::new(sim), fault));
-    let tree = Bd::open_with(SharedMedium::new(&medium), options).map_err(|e| e.to_string())?;
+    let tree = Bd::open_with(SharedMedium::new(&medium), &setting.options);
+    let tree = Bd(tree.map_err(|e| e.to_string())?.0.merging(setting.merges));
     let opening = medium.counts();
     let mut epochs = EpochScript::new(&tree.entries()?, &tree);
     let trace = Trace::new(sim);
