@@ -54,11 +54,18 @@ pub struct BufferedOptions {
     /// unless set. The thread that [`Buffered::start`] starts sleeps meanwhile; with less than
     /// 200 µs it keeps a processor busy.
     pub interval: Duration,
+    /// The most operations of an epoch, from 1 on; `None`, as it is unless set: only time ends epochs, and who waits
+    /// for one. An operation is what announces itself by [`Medium::throttle`], which trees do once for each put and each
+    /// removal; those of a batch stay together, however many. The first operation that an epoch has no room for ends it,
+    /// and waits until it is durable. On one thread the count is exact; with more, an epoch has at most two operations
+    /// of each thread beyond it. All threads count in one place. Without [`Buffered::start`] only the count
+    /// ends epochs.
+    pub operations: Option<u64>,
 }
 
 impl Default for BufferedOptions {
     fn default() -> Self {
-        Self { interval: Duration::from_millis(10) }
+        Self { interval: Duration::from_millis(10), operations: None }
     }
 }
 
@@ -115,6 +122,17 @@ pub struct Buffered<M: Medium> {
     end: CloseOnce,
 }
 
+/// How many operations an epoch has, and had.
+#[derive(Debug)]
+struct OperationBudget {
+    /// The most of an epoch.
+    most: u64,
+    /// All that were announced.
+    seen: CachePadded<AtomicU64>,
+    /// Of these, those before the running epoch.
+    before: AtomicU64,
+}
+
 /// What the handle and its ticker share.
 #[derive(Debug)]
 struct BufferedState<M> {
@@ -129,6 +147,8 @@ struct BufferedState<M> {
     cause: OnceLock<Arc<Error>>,
     recovered: u64,
     interval: Duration,
+    /// What ends epochs that have had so many operations, if anything does.
+    budget: Option<OperationBudget>,
     /// A fork of the process that made this has no ticker.
     life: Life,
     /// Whether the ticker is to stop.
@@ -143,14 +163,18 @@ impl<M: Medium> Buffered<M> {
     /// own: it names the last durable epoch D, 0 to begin with. The clock shows D + 1.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if the interval is out of range, [`Error::Corrupt`] if there is no page 0
-    /// or its word is no epoch.
+    /// [`Error::InvalidOption`] if the interval is out of range or epochs are to have no operations,
+    /// [`Error::Corrupt`] if there is no page 0 or its word is no epoch.
     pub fn new(inner: M, options: &BufferedOptions) -> Result<Self> {
         const { assert!(!M::JOURNALED, "a journal has epochs of its own") };
         let interval = options.interval;
         if interval < Duration::from_micros(1) || interval > Duration::from_secs(10) {
             let what = format!("the interval is {interval:?}; it must be 1 us to 10 s");
             return Err(Error::InvalidOption { option: "interval", what });
+        }
+        if options.operations == Some(0) {
+            let what = "an epoch of no operations".to_owned();
+            return Err(Error::InvalidOption { option: "operations", what });
         }
         let page = inner.page(CLOCK_PAGE)?;
         let recovered = page.head(SEQ_WORD).load();
@@ -167,6 +191,7 @@ impl<M: Medium> Buffered<M> {
             cause: OnceLock::new(),
             recovered,
             interval,
+            budget: options.operations.map(OperationBudget::new),
             life: Life::default(),
             stop: Mutex::new(false),
             tick: Condvar::new(),
@@ -252,7 +277,7 @@ impl<M: Medium> Buffered<M> {
     /// If this thread holds another, of this medium or of any.
     pub fn pin_epoch(&self) -> EpochPin<'_> {
         // A hold cannot be refused; its steps can.
-        let _ = self.throttle(false);
+        let _ = self.shared.inner.throttle(false).and_then(|()| self.shared.end_if_full());
         self.shared.epochs.pin_epoch()
     }
     /// Has line `line` of `page` (0 is the header) written back at the end of the step's epoch. The
@@ -345,7 +370,46 @@ impl<M: Medium> Drop for Buffered<M> {
     }
 }
 
+impl OperationBudget {
+    fn new(most: u64) -> Self {
+        Self { most, seen: CachePadded::default(), before: 0.into() }
+    }
+
+    /// Whether the running epoch has had all its operations.
+    fn is_spent(&self) -> bool {
+        let before = self.before.load(Ordering::Relaxed);
+        // Signed: `before` may be of a later moment than what is read of `seen`.
+        let in_epoch = self.seen.load(Ordering::Relaxed).wrapping_sub(before) as i64;
+        u64::try_from(in_epoch).is_ok_and(|in_epoch| in_epoch >= self.most)
+    }
+
+    /// Another epoch begins to run: called before the clock shows it, so that who has read the clock does not take the
+    /// operations of the epoch before for its own.
+    fn renew(&self) {
+        self.before.store(self.seen.load(Ordering::Relaxed), Ordering::Release);
+    }
+}
+
 impl<M: Medium> BufferedState<M> {
+    /// Ends the running epoch if it has had all its operations; not in a batch, which stays together.
+    #[inline]
+    fn end_if_full(&self) -> Result<()> {
+        let Some(budget) = &self.budget else { return Ok(()) };
+        // Before the count: if others end this epoch meanwhile, the next one is not ended for it.
+        let epoch = self.epochs.now();
+        if budget.is_spent() && !epoch_is_pinned() { self.wait_durable(epoch) } else { Ok(()) }
+    }
+
+    /// Counts an operation, before which the running epoch ends if it is full.
+    #[inline]
+    fn count(&self) -> Result<()> {
+        self.end_if_full()?;
+        if let Some(budget) = &self.budget {
+            budget.seen.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     #[cold]
     fn poison(&self, error: Error) -> Error {
         let cause = Arc::clone(self.cause.get_or_init(|| Arc::new(error)));
@@ -387,6 +451,9 @@ impl<M: Medium> BufferedState<M> {
         let swap = |epoch: u64, i: usize, mut slot: SlotGuard<'_, Deferred>| {
             std::mem::swap(&mut slot.0[(epoch & 1) as usize], &mut spares[i]);
         };
+        if let Some(budget) = &self.budget {
+            budget.renew();
+        }
         let epoch = self.epochs.close(swap).map_err(|_| self.torn())?;
         // Again: a step or a batch that was waited for may have poisoned the medium.
         self.check()?;
@@ -502,7 +569,8 @@ impl<M: Medium> Medium for Buffered<M> {
         self.shared.life.check().and_then(|()| self.shared.inner.alive())
     }
     fn throttle(&self, adds: bool) -> Result<()> {
-        self.shared.inner.throttle(adds)
+        self.shared.inner.throttle(adds)?;
+        self.shared.count()
     }
     #[inline]
     fn enter(&self) -> Result<BufferedOp<'_, M>> {
@@ -530,7 +598,7 @@ mod tests {
     use crate::{Counted, Dram};
 
     fn options(interval: Duration) -> BufferedOptions {
-        BufferedOptions { interval }
+        BufferedOptions { interval, ..BufferedOptions::default() }
     }
 
     fn medium() -> Buffered<Counted<Dram>> {

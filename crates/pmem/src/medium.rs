@@ -166,13 +166,13 @@ pub trait Medium: Send + Sync + 'static {
     }
 
     /// Lets a writer wait a little, before it latches anything, while the medium is behind with its
-    /// own work. Never waits long. It says whether the writer may go on, who has changed nothing yet; one
+    /// own work, or until an epoch that has had all its operations is durable. Never waits for longer. It says whether the writer may go on, who has changed nothing yet; one
     /// that `adds` nothing, because it deletes, may go on where others may not. Within a batch everybody may:
     /// the batch has asked before its first change.
     ///
     /// # Errors
     /// Those of a medium that has no room for more: [`Error::Io`](crate::Error::Io),
-    /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge).
+    /// [`Error::EpochTooLarge`](crate::Error::EpochTooLarge); those of the end of an epoch.
     #[inline(always)]
     fn throttle(&self, _adds: bool) -> Result<()> {
         Ok(())

@@ -22,7 +22,8 @@ fn geometry() -> Geometry {
 }
 
 fn on<M: Medium>(inner: M, interval: Duration) -> Buffered<M> {
-    Buffered::new(inner, &BufferedOptions { interval }).expect("valid")
+    Buffered::new(inner, &BufferedOptions { interval, ..BufferedOptions::default() })
+        .expect("valid")
 }
 
 fn sim() -> Buffered<Sim> {
@@ -224,6 +225,91 @@ fn a_hold_is_one_epoch_across_ticks() {
         medium.wait_durable(epoch).expect("open");
         assert!(medium.clock() > epoch);
     }
+}
+
+/// A medium whose epochs have so many operations, and no time.
+fn counted(most: u64) -> Buffered<Dram> {
+    let options = BufferedOptions { operations: Some(most), ..BufferedOptions::default() };
+    Buffered::new(Dram::new(geometry(), PAGES).expect("memory"), &options).expect("valid")
+}
+
+#[test]
+fn an_epoch_ends_before_the_operation_that_it_has_no_room_for() {
+    for most in [1, 2, 3, 10] {
+        let medium = counted(most);
+        for i in 0..5 * most {
+            let epoch = 1 + i / most;
+            assert_eq!(set(&medium, 1, i).expect("open"), epoch, "operation {i} of {most}");
+            assert_eq!(medium.persisted_epoch(), epoch - 1, "nobody ends it before");
+        }
+        // Who ends an epoch by hand begins to count anew.
+        medium.sync().expect("open");
+        let clock = medium.clock();
+        for _ in 0..most {
+            assert_eq!(set(&medium, 2, 0).expect("open"), clock);
+        }
+        assert_eq!(set(&medium, 2, 0).expect("open"), clock + 1);
+    }
+    let never = counted(u64::MAX);
+    for i in 0..1000 {
+        assert_eq!(set(&never, 1, i).expect("open"), 1);
+    }
+}
+
+#[test]
+fn a_batch_is_one_epoch_whatever_the_count_and_the_next_operation_ends_it() {
+    let medium = counted(4);
+    (0..3).for_each(|i| assert_eq!(set(&medium, 1, i).expect("open"), 1));
+    let hold = medium.pin_epoch();
+    (0..9).for_each(|i| assert_eq!(set(&medium, 1, i).expect("open"), 1));
+    drop(hold);
+    assert_eq!(set(&medium, 1, 0).expect("open"), 2);
+    (0..3).for_each(|i| assert_eq!(set(&medium, 1, i).expect("open"), 2));
+    // A batch does not begin in an epoch that is full.
+    let hold = medium.pin_epoch();
+    (0..5).for_each(|i| assert_eq!(set(&medium, 1, i).expect("open"), 3));
+    drop(hold);
+    assert_eq!(set(&medium, 1, 0).expect("open"), 4);
+}
+
+#[test]
+fn epochs_of_several_threads_have_two_operations_of_each_thread_more_at_most() {
+    const THREADS: u64 = 4;
+    for most in [1, 5, 50] {
+        let medium = counted(most);
+        let epochs = Mutex::new(std::collections::BTreeMap::<u64, u64>::new());
+        thread::scope(|scope| {
+            for no in 1..=THREADS {
+                let (medium, epochs) = (&medium, &epochs);
+                scope.spawn(move || {
+                    for i in 0..2000 {
+                        let epoch = set(medium, no as PageNo, i).expect("open");
+                        *epochs.lock().expect("no panic").entry(epoch).or_default() += 1;
+                    }
+                });
+            }
+        });
+        let epochs = epochs.into_inner().expect("no panic");
+        let (&largest, all) = (epochs.values().max().expect("some"), epochs.values().sum::<u64>());
+        assert!(largest <= most + 2 * THREADS, "{largest} operations in an epoch of {most}");
+        assert_eq!(all, 2000 * THREADS);
+        // Nobody ends an epoch for the count of the one before.
+        let fewest = most.saturating_sub(2 * THREADS).max(1);
+        assert!(medium.clock() <= 2 + all / fewest, "{} epochs of {most}", medium.clock());
+    }
+}
+
+#[test]
+fn an_operation_is_told_that_the_epoch_before_could_not_end() {
+    let medium = counted(1);
+    set(&medium, 1, 1).expect("open");
+    medium.poison(&Error::Closed);
+    let refused = medium.throttle(true);
+    assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+    let options = BufferedOptions { operations: Some(0), ..BufferedOptions::default() };
+    let dram = Dram::new(geometry(), PAGES).expect("memory");
+    let refused = Buffered::new(dram, &options);
+    assert!(matches!(refused, Err(Error::InvalidOption { option: "operations", .. })));
 }
 
 #[test]

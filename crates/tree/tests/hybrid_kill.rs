@@ -27,7 +27,8 @@ fn open(path: &Path) -> (BdTree<Dax>, Rebuilt) {
     let emulate = std::env::var_os("EVERLEAF_DAX").is_none();
     let options =
         DaxOptions { slots: 32, pages: 4000, create: true, emulate, ..Default::default() };
-    let epochs = BufferedOptions { interval: Duration::from_millis(1) };
+    let epochs =
+        BufferedOptions { interval: Duration::from_millis(1), ..BufferedOptions::default() };
     open_bd_dax(path, &options, &epochs, &Rebuild::default()).expect("a sound pool")
 }
 

@@ -126,6 +126,8 @@ pub struct How {
     pub reading: Reading,
     /// Length of an epoch, for trees that have them; `None`: epochs end by [`Opened::tick`] and [`Opened::sync`] alone.
     pub epoch: Option<Duration>,
+    /// The most operations of an epoch, for those trees; `None`: any number.
+    pub epoch_ops: Option<u64>,
     /// How often `BdTree` frees empty leaves; `None`: never.
     pub reclaim: Option<Duration>,
     /// Whether `PacTree` has a thread that tells its inner nodes of new leaves. Without it, writers do so.
@@ -137,7 +139,14 @@ pub struct How {
 impl Default for How {
     fn default() -> Self {
         let epoch = Some(BufferedOptions::default().interval);
-        Self { reading: Reading::default(), epoch, reclaim: None, worker: true, threads: 1 }
+        Self {
+            reading: Reading::default(),
+            epoch,
+            epoch_ops: None,
+            reclaim: None,
+            worker: true,
+            threads: 1,
+        }
     }
 }
 
@@ -327,7 +336,8 @@ pub fn open_file(
 
 /// Clock of trees that are durable by epochs.
 fn clock<M: Medium>(medium: M, how: &How) -> Result<Buffered<M>> {
-    let options = how.epoch.map_or_else(Default::default, |interval| BufferedOptions { interval });
+    let interval = how.epoch.unwrap_or(BufferedOptions::default().interval);
+    let options = BufferedOptions { interval, operations: how.epoch_ops };
     Buffered::new(medium, &options)
 }
 

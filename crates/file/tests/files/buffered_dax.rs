@@ -9,7 +9,8 @@ const SLOTS: u32 = 8;
 const PAGES: PageNo = 8;
 
 fn on<M: Medium>(inner: M, interval: Duration) -> Buffered<M> {
-    Buffered::new(inner, &BufferedOptions { interval }).expect("valid")
+    Buffered::new(inner, &BufferedOptions { interval, ..BufferedOptions::default() })
+        .expect("valid")
 }
 
 fn sim() -> Buffered<Sim> {

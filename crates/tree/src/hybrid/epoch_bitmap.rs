@@ -435,11 +435,11 @@ pub fn build_right<M: Medium>(m: &M, left: Page<'_>, right: Page<'_>, moved: u64
     let epoch = epoch_of(left);
     start(m, right, epoch, sibling(left).unwrap_or(0));
     let places = ones(usable(right.slots()));
-    let mut lines = 1u64;
+    let mut lines = 1;
     let mut bits = [0; 3];
     for (from, to) in ones(moved).zip(places) {
         put_slot(m, right, to, key_of(left, from), value_of(left, from));
-        lines |= 1 << right.line_of(2 * to) | 1 << print_place(right, to).1;
+        lines |= lines_of(right, to);
         for (back, bits) in (0..).zip(&mut bits) {
             let place = if bug::is(Bug::B1) { from } else { to };
             *bits |= (ring(left, epoch.wrapping_sub(back)) >> from & 1) << place;
@@ -448,11 +448,66 @@ pub fn build_right<M: Medium>(m: &M, left: Page<'_>, right: Page<'_>, moved: u64
     for (back, bits) in (0..).zip(bits) {
         set_ring(m, right, epoch.wrapping_sub(back), bits);
     }
-    ones(lines).for_each(|line| m.flush(right, line));
-    m.fence();
+    flush_lines(m, right, lines);
     if bug::is(Bug::B4) {
         right.mark(TRACKED_MARK).store(!0, Ordering::Relaxed);
     }
+}
+
+/// Builds a leaf without a sibling in a page that nobody can reach yet, of pairs that only `epoch` shows, in slots that
+/// ascend with them; durable when it returns.
+pub fn build_filled<M: Medium>(m: &M, page: Page<'_>, epoch: u64, pairs: &[(u64, u64)]) {
+    debug_assert!(page.latch().is_held(), "page {} changes without its latch", page.no());
+    debug_assert!(pairs.len() <= usable(page.slots()).count_ones() as usize);
+    start(m, page, epoch, 0);
+    let (mut lines, mut bits) = (1, 0);
+    for ((key, value), slot) in pairs.iter().zip(ones(usable(page.slots()))) {
+        put_slot(m, page, slot, *key, *value);
+        lines |= lines_of(page, slot);
+        bits |= 1 << slot;
+    }
+    set_ring(m, page, epoch, bits);
+    flush_lines(m, page, lines);
+}
+
+/// Takes all that the leaf to the right shows, in any of the three epochs, into slots that are `free`, and takes that leaf
+/// out of the chain; durable when it returns. The left leaf is in the step's epoch. What is in a slot is durable before a
+/// bitmap shows it. In this order within the line: a crash leaves entries in both leaves rather than in none.
+pub fn absorb<M: Medium>(m: &M, left: Page<'_>, right: Page<'_>, shown: Views, free: u64) {
+    debug_assert!(left.latch().is_held() && right.latch().is_held(), "a merge of unlatched leaves");
+    debug_assert!(shown.occupied().count_ones() <= free.count_ones(), "the left leaf has room");
+    debug_assert_eq!(sibling(left), Some(right.no()), "the right leaf is the neighbour");
+    let (mut lines, mut bits) = (0, [0; 3]);
+    for (from, to) in ones(shown.occupied()).zip(ones(free)) {
+        put_slot(m, left, to, key_of(right, from), value_of(right, from));
+        lines |= lines_of(left, to);
+        for (bits, view) in bits.iter_mut().zip([shown.now, shown.last, shown.before]) {
+            *bits |= (view >> from & 1) << to;
+        }
+    }
+    if lines != 0 {
+        // Line 0 comes with the bitmaps.
+        flush_lines(m, left, lines & !1);
+    }
+    let epoch = epoch_of(left);
+    for (back, bits) in (0..).zip(bits) {
+        let t = epoch.wrapping_sub(back);
+        set_ring(m, left, t, ring(left, t) | bits);
+    }
+    m.store(left.head(KIND_WORD), kind_word(sibling(right).unwrap_or(0)));
+    m.flush(left, 0);
+    m.fence();
+}
+
+/// The lines that say what is in a slot, as a bitmap.
+fn lines_of(page: Page<'_>, slot: usize) -> u64 {
+    1 << page.line_of(2 * slot) | 1 << print_place(page, slot).1
+}
+
+/// Makes lines of a page durable.
+fn flush_lines<M: Medium>(m: &M, page: Page<'_>, lines: u64) {
+    ones(lines).for_each(|line| m.flush(page, line));
+    m.fence();
 }
 
 /// Links the right half and gives up the entries that are there now; durable when it returns, so

@@ -12,8 +12,11 @@
 //! insert   latch the leaf; enter an epoch; change it; nothing is flushed before the epoch ends
 //! split    latch L; build R, flush, fence; L := (sibling R, without what moved), flush, fence;
 //!          enter R in the inner nodes
+//! load     ascending pairs: what the last leaf has room for; then a leaf of as many as it takes, built as in a split
 //! reclaim  latch P, and the leaf behind it that shows nothing in any of three epochs; P := (sibling
 //!          behind it), flush, fence; free it
+//! merge    if the tree is told so: latch L and R; L := what R shows, flush, fence; L := (bitmaps of both,
+//!          sibling behind R), flush, fence; free R
 //! ```
 //!
 //! **Epochs.** A step latches all that it changes and registers *then* (`Buffered::enter`), so
@@ -27,7 +30,7 @@
 //!
 //! **Links are not versioned.** Splits and unlinking are durable at once and hold for every epoch
 //! that a crash may go back to: a new leaf shows in each epoch what its entries showed in the old
-//! one, and what is unlinked shows nothing in any. That is why a page that is freed can be used
+//! one, what is merged shows in each what both leaves showed, and what is unlinked shows nothing in any. That is why a page that is freed can be used
 //! again at once, where the paper waits for two epochs, and why no reader registers: a version never
 //! goes back, and a leaf in its next life either has the key's range or has not.
 //!
@@ -37,6 +40,8 @@ mod check;
 pub mod epoch_bitmap;
 mod frame;
 mod keeper;
+mod load;
+mod merge;
 mod read;
 mod rebuild;
 mod reclaim;
@@ -46,6 +51,7 @@ mod write;
 
 pub use check::HybridReport;
 pub use keeper::Keeper;
+pub use load::Loaded;
 pub use rebuild::{Progress, Rebuild, Rebuilt};
 pub(crate) use tree::fits;
 pub use tree::{BdTree, Hybrid};

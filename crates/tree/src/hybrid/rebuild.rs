@@ -6,7 +6,7 @@
 //!          durable epoch shows, sibling                                    (stores nothing)
 //! chain    from the first leaf along the siblings, over what has been read: order, cycles; leaves
 //!          that show nothing are left out; entries that a split cut off by the crash has left in
-//!          both leaves are dropped from the left one (docs/PAPERS.md, B18)
+//!          both leaves are dropped from the left one (docs/PAPERS.md, B18), and so are those of a merge
 //! mend     the leaves of the chain, in parallel: roll back, link, range, entry in the inner nodes
 //! return   pages that are nodes and not in the chain: leaked, or just left out
 //! ```
@@ -26,7 +26,7 @@ use everleaf_pool::{Leaks, Pool, kind};
 
 use crate::bug::{self, Bug};
 use crate::hybrid::epoch_bitmap::{
-    epoch_of, is_leaf, key_of, link, ones, roll_back, sibling, value_of, visible, wipe,
+    epoch_of, find, is_leaf, key_of, link, ones, roll_back, sibling, value_of, visible, wipe,
 };
 use crate::hybrid::frame::{LeafRange, range, set_range};
 use crate::hybrid::tree::{Hybrid, enter_inner};
@@ -131,7 +131,7 @@ impl<M: Medium> Hybrid<M> {
         let (chain, unlinked) = work.chain(head, &seen)?;
         let mut kept = vec![false; owners.len()];
         chain.iter().for_each(|link| kept[link.page as usize] = true);
-        work.expect_leaks(&seen, &kept)?;
+        work.expect_leaks(&seen, &kept, &chain)?;
         drop(seen);
         let inner = Self::new_inner(&pool)?;
         let rolled_back = work.mend(&chain, &inner)?;
@@ -143,7 +143,7 @@ impl<M: Medium> Hybrid<M> {
             unlinked,
             returned: returned.saturating_sub(unlinked),
         };
-        Ok((Self { pool, inner, head, empty: Default::default() }, rebuilt))
+        Ok((Self { pool, inner, head, empty: Default::default(), merges: false }, rebuilt))
     }
 }
 
@@ -261,12 +261,13 @@ impl<'a, M: Medium> Work<'a, M> {
 
     /// What the chain does not lead to must be what a crash can leak. A leaf of a split that was cut
     /// off is of a lost epoch, and what has been unlinked shows nothing; so a leaf of a durable epoch
-    /// with entries has been lost.
-    fn expect_leaks(&self, seen: &[Surveyed], kept: &[bool]) -> Result<()> {
+    /// with entries has been lost, unless the chain has them, too: then it was merged, and the crash came before its page
+    /// was free.
+    fn expect_leaks(&self, seen: &[Surveyed], kept: &[bool], chain: &[Link]) -> Result<()> {
         for ((no, seen), kept) in (0..).zip(seen).zip(kept) {
             if let (false, Surveyed::Leaf { keys: Some(_), .. }) = (kept, seen) {
                 let page = self.m.page(no)?;
-                if epoch_of(page) <= self.durable {
+                if epoch_of(page) <= self.durable && !self.is_in(chain, page)? {
                     return Err(damaged(
                         page,
                         "a leaf with entries that the chain does not lead to",
@@ -275,6 +276,22 @@ impl<'a, M: Medium> Work<'a, M> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the chain shows all that a page shows, with the same values. O(entries · log leaves).
+    fn is_in(&self, chain: &[Link], page: Page<'_>) -> Result<bool> {
+        for slot in self.shown(page, 0) {
+            let key = key_of(page, slot);
+            let begins = |link: &Link| link.keys.is_none_or(|(min, _)| min <= key);
+            let at = chain.partition_point(begins);
+            let Some(link) = at.checked_sub(1).map(|at| &chain[at]) else { return Ok(false) };
+            let leaf = self.m.page(link.page)?;
+            let twin = find(leaf, visible(leaf, self.durable) & !link.dropped, key);
+            if twin.is_none_or(|twin| value_of(leaf, twin) != value_of(page, slot)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn look(&self, page: Page<'_>) -> Surveyed {
@@ -319,12 +336,12 @@ impl<'a, M: Medium> Work<'a, M> {
         Ok((chain, unlinked as u64))
     }
 
-    /// A crash has cut off a split: what `right` shows from its lowest key `min` on, the leaf to its
+    /// A crash has cut off a split or a merge: what `right` shows from its lowest key `min` on, the leaf to its
     /// left may still show, too. Anything else is damage.
     fn drop_twins(&self, chain: &mut Vec<Link>, right: Page<'_>, min: u64) -> Result<()> {
         let Some(link) = chain.last_mut() else { return Ok(()) };
         let left = self.m.page(link.page)?;
-        // A split is the last change of its line before the crash.
+        // Either is the last change of its line before the crash.
         let is_of_this_crash = epoch_of(left) > self.durable && sibling(left) == Some(right.no());
         for slot in self.shown(left, 0).filter(|slot| key_of(left, *slot) >= min) {
             let (key, value) = (key_of(left, slot), value_of(left, slot));

@@ -28,8 +28,10 @@ pub struct Hybrid<M: Medium> {
     pub(super) inner: CircTree<Dram>,
     /// The leftmost leaf, which stays.
     pub(super) head: PageNo,
-    /// Leaves that a removal has emptied, for [`Hybrid::reclaim_empty`].
+    /// Leaves that a removal has emptied, or left sparse if leaves merge, for [`Hybrid::reclaim_empty`].
     pub(super) empty: Mutex<VecDeque<PageNo>>,
+    /// Whether sparse leaves are merged.
+    pub(super) merges: bool,
 }
 
 /// BD+Tree: buffered durability on strict medium `M`; leaves in the pool, inner nodes in DRAM.
@@ -87,7 +89,7 @@ impl<M: Medium> Hybrid<M> {
             Ok(page.no())
         })?;
         enter_inner(&inner, 0, head);
-        Ok(Self { pool, inner, head, empty: Mutex::default() })
+        Ok(Self { pool, inner, head, empty: Mutex::default(), merges: false })
     }
 
     /// Inner nodes with room for as many leaves as the pool has pages.

@@ -23,14 +23,14 @@ use crate::node::damaged;
 const UNCHANGED: Put<u64> = Put { old: None, epoch: None };
 
 /// An entry to be stored, and the slot with its key.
-struct NewPair {
-    key: u64,
-    value: u64,
-    found: Option<usize>,
+pub(super) struct NewPair {
+    pub(super) key: u64,
+    pub(super) value: u64,
+    pub(super) found: Option<usize>,
 }
 
 /// What a leaf shows from an epoch on.
-struct Stored {
+pub(super) struct Stored {
     epoch: u64,
     /// The slot that it does not show any more.
     gone: Option<usize>,
@@ -51,10 +51,15 @@ impl<M: Medium> Hybrid<M> {
     /// Full, Poisoned, Corrupt; nothing is stored then.
     pub fn put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>> {
         self.medium().throttle(true)?;
-        match retry(|| self.try_put(key, value, condition)) {
+        self.with_room(|| self.try_put(key, value, condition))
+    }
+
+    /// Tries a write until it is done, and once more after room has been made if the pool is full.
+    pub(super) fn with_room<T>(&self, attempt: impl Fn() -> Result<T, Stop>) -> Result<T> {
+        match retry(&attempt) {
             Err(full @ Error::Full { .. }) => {
                 self.make_room(full)?;
-                retry(|| self.try_put(key, value, condition))
+                retry(attempt)
             }
             done => done,
         }
@@ -92,7 +97,7 @@ impl<M: Medium> Hybrid<M> {
     }
 
     /// Latches the leaf of a key.
-    fn latch_for(&self, key: u64) -> Result<(Page<'_>, LatchGuard<'_>), Stop> {
+    pub(super) fn latch_for(&self, key: u64) -> Result<(Page<'_>, LatchGuard<'_>), Stop> {
         let spot = self.leaf(key)?;
         let held = if bug::is(Bug::B16) {
             spot.page.latch().lock()
@@ -108,7 +113,12 @@ impl<M: Medium> Hybrid<M> {
         if bug::is(Bug::EnterFirst) { self.medium().enter().map(Some) } else { Ok(None) }
     }
 
-    fn try_put(&self, key: u64, value: u64, condition: Condition) -> Result<Put<u64>, Stop> {
+    pub(super) fn try_put(
+        &self,
+        key: u64,
+        value: u64,
+        condition: Condition,
+    ) -> Result<Put<u64>, Stop> {
         let early = self.enter_first()?;
         let (page, held) = self.latch_for(key)?;
         let found = find(page, current(page), key);
@@ -143,7 +153,7 @@ impl<M: Medium> Hybrid<M> {
 
     /// Stores an entry if the leaf has room.
     #[inline]
-    fn store<'m>(
+    pub(super) fn store<'m>(
         &'m self,
         op: &mut BufferedOp<'m, M>,
         page: Page<'m>,
@@ -193,7 +203,7 @@ impl<M: Medium> Hybrid<M> {
         assert!(stored.is_some(), "half a leaf has room");
         drop(op);
         // The other half may show nothing now: old versions alone can fill a leaf.
-        [page, right].into_iter().filter(|half| current(*half) == 0).for_each(|h| self.emptied(h));
+        [page, right].into_iter().filter(|half| current(*half) == 0).for_each(|h| self.shrunk(h));
         debug_assert!(right.latch().is_held());
         // While the new leaf is latched, so that it cannot be unlinked before it has been entered.
         enter_inner(&self.inner, cut, right.no());
@@ -218,12 +228,10 @@ impl<M: Medium> Hybrid<M> {
         let epoch = writer.epoch();
         drop(op);
         Sorted::follow(page, &held, Some(slot), None);
-        if current(page) == 0 {
-            if bug::is(Bug::B12) {
-                std::mem::forget(held);
-            }
-            self.emptied(page);
+        if bug::is(Bug::B12) && current(page) == 0 {
+            std::mem::forget(held);
         }
+        self.shrunk(page);
         Ok(Put { old: Some(old), epoch: Some(epoch) })
     }
 }

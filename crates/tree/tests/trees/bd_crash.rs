@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::bd::scripts::{Scene, random, scenes};
-use crate::bd::{Bd, Found, carry_on, copy, explore, recover, run, sim, stage};
-use everleaf_crash_check::{Coverage, CrashPoint, Explorer, Persistency, SharedMedium, Trace};
-use everleaf_pmem::Sim;
+use crate::bd::scripts::{Scene, fill, merging, random, remove, scenes};
+use crate::bd::{Bd, Found, Setting, carry_on, copy, explore, recover, run, run_with, sim, stage};
+use everleaf_crash_check::{Act, Coverage, CrashPoint, Explorer, Persistency, SharedMedium, Trace};
+use everleaf_pmem::{BufferedOptions, Sim};
 use everleaf_pool::Pool;
 
 fn scale() -> usize {
@@ -27,9 +27,16 @@ struct Plan {
 impl Plan {
     /// Runs a scene and crashes it.
     fn crash(&self, scene: &Scene, slots: u32) -> Coverage {
+        self.crash_with(scene, slots, &Setting::default()).0
+    }
+
+    /// As [`crash`](Self::crash), with a setting. Also how many pages were given back.
+    fn crash_with(&self, scene: &Scene, slots: u32, setting: &Setting) -> (Coverage, u64) {
         let Scene { what, before, acts } = scene;
-        let ran = run(&stage(slots, before), acts, None);
-        let stats = ran.and_then(|ran| explore(&ran, &self.explorer, self.further));
+        let ran = run_with(&stage(slots, before), acts, None, setting);
+        let stats = ran.and_then(|ran| {
+            Ok((explore(&ran, &self.explorer, self.further)?, ran.epochs.reclaimed))
+        });
         stats.unwrap_or_else(|why| panic!("{what}, {slots} slots: {why}\n{before:?}\n{acts:?}"))
     }
 
@@ -102,6 +109,67 @@ fn crashes_of_larger_trees() {
     all += plan.crash_random(64, 250, 250, seeds(1));
     println!("larger trees: {all}");
     assert!(all.images > 50_000, "{all}");
+}
+
+/// Trees whose sparse leaves merge.
+fn merging_tree() -> Setting {
+    Setting { merges: true, ..Setting::default() }
+}
+
+#[test]
+fn every_crash_of_leaves_that_merge() {
+    let wide = Explorer::new().exhaustive(1 << 9).page_exhaustive(1 << 7).samples(128 * scale());
+    let mut all = Coverage::default();
+    for (slots, explorer) in [(4, thorough()), (8, wide)] {
+        let plan = Plan { explorer, further: 8 };
+        for scene in merging(slots.into()) {
+            let (stats, freed) = plan.crash_with(&scene, slots, &merging_tree());
+            println!("{slots} slots, {}: {stats}, {freed} pages", scene.what);
+            assert!(freed > 0, "{slots} slots, {}: nothing was merged", scene.what);
+            all += stats;
+        }
+    }
+    println!("all scenes: {all}");
+    assert!(all.images > 90_000 && all.nested > 80_000, "{all}");
+}
+
+#[test]
+fn every_crash_of_random_scripts_with_leaves_that_merge() {
+    let plan = Plan { explorer: sampling(16).depth(1), further: 16 };
+    let (mut all, mut pages) = (Coverage::default(), 0);
+    for seed in seeds(16) {
+        let (slots, keys) = if seed % 4 == 3 { (8, 24) } else { (4, 16) };
+        // Leaves that are sparse already.
+        let before = [fill(0..keys), (0..keys).filter(|key| key % 4 > 1).map(remove).collect()];
+        let merge = |i: u64| vec![remove(4 * i), Act::Tick, Act::Tick, Act::Reclaim];
+        let script = random(!seed, 24, keys);
+        let parts = (0..).zip(script.chunks(6));
+        let acts = parts.flat_map(|(i, part)| [part.to_vec(), merge(i)].concat()).collect();
+        let scene = Scene { what: "random", before: before.concat(), acts };
+        let (stats, freed) = plan.crash_with(&scene, slots, &merging_tree());
+        all += stats;
+        pages += freed;
+    }
+    println!("random scripts: {all}, {pages} pages");
+    assert!(all.images > 10_000 && pages > 8, "{all}, {pages} pages");
+}
+
+/// Epochs that a count ends, before an operation and beside those that the script ends.
+#[test]
+fn every_crash_with_epochs_of_a_number_of_operations() {
+    let mut all = Coverage::default();
+    for (most, slots) in [(1, 4), (2, 4), (5, 8)] {
+        let options = BufferedOptions { operations: Some(most), ..BufferedOptions::default() };
+        let setting = Setting { options, merges: false };
+        for seed in seeds(4) {
+            let acts = random(seed, 24, 10);
+            let ran = run_with(&stage(slots, &random(!seed, 20, 10)), &acts, None, &setting);
+            let stats = ran.and_then(|ran| explore(&ran, &sampling(64), 16));
+            all += stats.unwrap_or_else(|why| panic!("{most}, seed {seed}: {why}\n{acts:?}"));
+        }
+    }
+    println!("epochs of a number of operations: {all}");
+    assert!(all.images > 30_000, "{all}");
 }
 
 /// Caches that survive leave one image after each store: only their order counts.

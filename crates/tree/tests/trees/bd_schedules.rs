@@ -10,7 +10,10 @@ use crate::bd::schedule::{Bench, Cast, Happened};
 
 /// Schedules of a cast, unless the environment says otherwise. None if it says one seed.
 fn every_schedule(cast: Cast, schedules: u64) -> Option<Happened> {
-    let mut bench = Bench::new(cast);
+    run_every(Bench::new(cast), cast, schedules)
+}
+
+fn run_every(mut bench: Bench, cast: Cast, schedules: u64) -> Option<Happened> {
     let n = times(schedules);
     let one = seed();
     let seeds = one.map_or(0..n, |seed| seed..seed + 1);
@@ -26,6 +29,15 @@ fn histories_have_an_order_that_epochs_cut_and_crashes_leave_the_end_of_one() {
         assert!(happened.split > 300 && happened.freed > 20, "{happened:?}");
         assert!(happened.two_epochs > 1000 && happened.more_epochs > 500, "{happened:?}");
         assert!(happened.stats.crash_points > 50_000, "{happened:?}");
+    }
+}
+
+/// As the first test, with leaves that merge.
+#[test]
+fn merges_beside_writers_readers_and_ends_of_epochs_lose_nothing() {
+    if let Some(happened) = run_every(Bench::new(Cast::All).merging(), Cast::All, 3000) {
+        assert!(happened.split > 150 && happened.freed > 60, "{happened:?}");
+        assert!(happened.two_epochs > 500 && happened.more_epochs > 250, "{happened:?}");
     }
 }
 

@@ -334,26 +334,34 @@ fn writes_of_hot_keys_form_one_path() {
 }
 
 /// The medium of a BD+Tree is the one inside: epochs end every so often, beside the operations.
-fn bd_tree_conforms<M: Medium>(medium: impl Fn() -> M, interval: Duration, keys: usize) {
+fn bd_tree_conforms<M: Medium>(medium: impl Fn() -> M, epochs: &BufferedOptions, keys: usize) {
     let make = || {
-        let tree = Bd::create_with(medium(), &BufferedOptions { interval }).expect("space").0;
+        let tree = Bd::create_with(medium(), epochs).expect("space").0;
         tree.medium().start().expect("a thread");
         tree
     };
     let suite = Suite { keys, ..Suite::default() };
     let ran = suite.run(make, |tree| tree);
-    ran.unwrap_or_else(|what| panic!("BD+Tree, epochs of {interval:?}: {what}"));
+    ran.unwrap_or_else(|what| panic!("BD+Tree, {epochs:?}: {what}"));
 }
 
 #[test]
 fn bd_tree_conforms_whenever_its_epochs_end() {
+    let timed = |micros| BufferedOptions {
+        interval: Duration::from_micros(micros),
+        ..BufferedOptions::default()
+    };
+    let counted =
+        |most| BufferedOptions { interval: Duration::from_secs(10), operations: Some(most) };
     for slots in [4, 8, 16, 32, 64] {
-        bd_tree_conforms(|| dram(slots), Duration::from_millis(1), 2000);
-        bd_tree_conforms(|| dram(slots), Duration::from_micros(1), 1000);
+        bd_tree_conforms(|| dram(slots), &timed(1000), 2000);
+        bd_tree_conforms(|| dram(slots), &timed(1), 1000);
+        bd_tree_conforms(|| dram(slots), &counted(7), 1000);
     }
     for slots in [4, 64] {
         let sim = || SharedMedium::new(&sim(slots, 1 << 12));
-        bd_tree_conforms(sim, Duration::from_micros(1), 200);
+        bd_tree_conforms(sim, &timed(1), 200);
+        bd_tree_conforms(sim, &counted(1), 200);
     }
 }
 

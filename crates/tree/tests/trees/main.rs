@@ -13,6 +13,8 @@ mod texts;
 mod tree;
 
 mod bd_crash;
+mod bd_load;
+mod bd_merge;
 mod bd_mutants;
 mod bd_schedules;
 mod bd_space;

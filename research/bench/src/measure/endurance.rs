@@ -67,6 +67,7 @@ impl Endurance {
             keys,
             readers: Readers::default(),
             epoch: None,
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: None,
         })

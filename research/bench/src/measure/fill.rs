@@ -84,6 +84,7 @@ impl Fill {
             keys: self.keys * self.threads,
             readers: self.readers,
             epoch: self.epoch_ops.is_none().then_some(Duration::from_millis(50)),
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: context.dax.as_deref(),
         }

@@ -96,6 +96,7 @@ impl Mixed {
             keys: self.keys + new,
             readers: self.readers,
             epoch: Some(Duration::from_millis(50)),
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: context.dax.as_deref(),
         }

@@ -39,6 +39,7 @@ impl PutParts {
             keys: self.keys,
             readers: Readers::default(),
             epoch: Some(Duration::from_millis(50)),
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: context.dax.as_deref(),
         }

@@ -37,6 +37,7 @@ impl Ranges {
             keys: self.keys,
             readers: Readers::default(),
             epoch: Some(Duration::from_millis(50)),
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: context.dax.as_deref(),
         }

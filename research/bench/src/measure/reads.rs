@@ -41,6 +41,7 @@ impl LineReads {
             readers: Readers::default(),
             // No thread comes in between.
             epoch: None,
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: None,
         }

@@ -48,7 +48,8 @@ struct Reopening {
 
 fn open(path: &Path, options: &DaxOptions, threads: u64) -> Result<Reopening> {
     // So long that no epoch ends but by hand.
-    let epochs = BufferedOptions { interval: Duration::from_secs(10) };
+    let epochs =
+        BufferedOptions { interval: Duration::from_secs(10), ..BufferedOptions::default() };
     let start = Instant::now();
     let read_us = AtomicU64::new(0);
     let progress = |at: Progress| {

@@ -50,6 +50,7 @@ impl NodeScans {
             keys: self.keys,
             readers: Readers::default(),
             epoch: None,
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: None,
         }

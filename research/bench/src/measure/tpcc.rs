@@ -414,6 +414,7 @@ impl Tpcc {
             keys: rows + self.ops * 18,
             readers: self.readers,
             epoch: Some(Duration::from_millis(50)),
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: context.dax.as_deref(),
         }

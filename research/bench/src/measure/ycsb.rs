@@ -359,6 +359,7 @@ impl Ycsb {
             keys,
             readers: Readers::default(),
             epoch: Some(Duration::from_millis(50)),
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: context.dax.as_deref(),
         })

@@ -86,6 +86,8 @@ pub struct SystemSpec<'a> {
     pub readers: Readers,
     /// Length of an epoch of `BdTree`; `None`: epochs end by [`Subject::tick`] only.
     pub epoch: Option<Duration>,
+    /// The most puts and removals of an epoch of `BdTree`; `None`: any number.
+    pub epoch_ops: Option<u64>,
     /// Where files are made.
     pub scratch: &'a Path,
     /// A folder on persistent memory.
@@ -276,6 +278,7 @@ impl SystemSpec<'_> {
         How {
             reading: self.readers.into(),
             epoch: self.epoch,
+            epoch_ops: self.epoch_ops,
             reclaim,
             worker: !counts,
             ..How::default()
@@ -337,6 +340,7 @@ mod tests {
                     keys: 100_000,
                     readers: Readers::default(),
                     epoch: None,
+                    epoch_ops: None,
                     scratch: Path::new("/there/is/no/such/folder"),
                     dax: None,
                 };
@@ -365,6 +369,7 @@ mod tests {
             keys: 1000,
             readers,
             epoch: None,
+            epoch_ops: None,
             scratch: Path::new("/there/is/no/such/folder"),
             dax: None,
         };
@@ -387,6 +392,7 @@ mod tests {
                 keys: 100,
                 readers: Readers::default(),
                 epoch: None,
+                epoch_ops: None,
                 scratch: Path::new("/there/is/no/such/folder"),
                 dax: None,
             };

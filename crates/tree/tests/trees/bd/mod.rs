@@ -26,10 +26,6 @@ pub const PAGES: PageNo = 32;
 pub struct Bd<M: Medium>(pub BdTree<M>);
 
 impl<M: Medium> Bd<M> {
-    fn medium(medium: M) -> Result<Buffered<M>> {
-        Buffered::new(medium, &BufferedOptions::default())
-    }
-
     /// An empty tree on an empty medium, durable.
     pub fn create(medium: M) -> Result<Self> {
         Self::create_with(medium, &BufferedOptions::default())
@@ -45,7 +41,12 @@ impl<M: Medium> Bd<M> {
 
     /// What a crash has left on a medium.
     pub fn open(medium: M) -> Result<Self> {
-        let pool = Arc::new(BdTree::open_pool(Self::medium(medium)?)?);
+        Self::open_with(medium, &BufferedOptions::default())
+    }
+
+    /// As [`open`](Self::open), with options.
+    pub fn open_with(medium: M, options: &BufferedOptions) -> Result<Self> {
+        let pool = Arc::new(BdTree::open_pool(Buffered::new(medium, options)?)?);
         let how = Rebuild { threads: 1, ..Rebuild::default() };
         Ok(Self(BdTree::open(pool, INDEX_ANCHOR, &how)?.0))
     }
@@ -167,6 +168,14 @@ pub fn carry_on(found: &Found) -> std::result::Result<(), String> {
     tree.report().map(drop)
 }
 
+/// How the tree of a script is opened.
+#[derive(Clone, Default)]
+pub struct Setting {
+    pub options: BufferedOptions,
+    /// Whether its sparse leaves merge.
+    pub merges: bool,
+}
+
 /// A script that was run and recorded.
 pub struct Ran {
     pub record: Recording,
@@ -184,8 +193,19 @@ pub fn run(
     acts: &[Act],
     fault: Option<Mutation>,
 ) -> std::result::Result<Ran, String> {
+    run_with(sim, acts, fault, &Setting::default())
+}
+
+/// As [`run`], with a setting.
+pub fn run_with(
+    sim: &Arc<Sim>,
+    acts: &[Act],
+    fault: Option<Mutation>,
+    setting: &Setting,
+) -> std::result::Result<Ran, String> {
     let medium = Arc::new(Mutate::new(SharedMedium::new(sim), fault));
-    let tree = Bd::open(SharedMedium::new(&medium)).map_err(|e| e.to_string())?;
+    let tree = Bd::open_with(SharedMedium::new(&medium), &setting.options);
+    let tree = Bd(tree.map_err(|e| e.to_string())?.0.merging(setting.merges));
     let opening = medium.counts();
     let mut epochs = EpochScript::new(&tree.entries()?, &tree);
     let trace = Trace::new(sim);

@@ -242,6 +242,7 @@ pub struct Bench {
     grounds: Vec<Arc<Sim>>,
     cast: Cast,
     crashes: bool,
+    merges: bool,
     pub happened: Happened,
 }
 
@@ -250,7 +251,13 @@ impl Bench {
         let script = |seed| random(seed, 40, KEYS);
         let grounds = (0..64).map(|seed| stage(4, &script(seed))).collect();
         let (scheduler, happened) = (Scheduler::new(THREADS), Happened::default());
-        Self { scheduler, grounds, cast, crashes: true, happened }
+        Self { scheduler, grounds, cast, crashes: true, merges: false, happened }
+    }
+
+    /// On trees that merge sparse leaves.
+    pub fn merging(mut self) -> Self {
+        self.merges = true;
+        self
     }
 
     /// Without crashes: only histories are judged.
@@ -285,7 +292,8 @@ impl Bench {
         let error = |e: everleaf_pmem::Error| e.to_string();
         let sim = Sim::from_image(ground.geometry(), PAGES, &ground.image()).map_err(error)?;
         let sim = Arc::new(sim);
-        let tree = Arc::new(Tree::open(SharedMedium::new(&sim)).map_err(error)?);
+        let tree = Tree::open(SharedMedium::new(&sim)).map_err(error)?.0.merging(self.merges);
+        let tree = Arc::new(Bd(tree));
         let trace = Arc::new(Trace::new(&sim));
         let answers = Answers { initial: tree.entries()?, ..Answers::default() };
         let answers = Arc::new(Mutex::new(answers));

@@ -129,6 +129,62 @@ fn shrinking(n: u64) -> Vec<Scene> {
     ]
 }
 
+/// Leaves of `n` slots that a tree which merges puts together, each scene at least two.
+pub fn merging(n: u64) -> Vec<Scene> {
+    let all = fill(0..2 * n);
+    let removals = |kept: &[u64]| -> Vec<Act> {
+        (0..2 * n).filter(|key| !kept.contains(key)).map(remove).collect()
+    };
+    let sparse = [all.clone(), removals(&[0, n, 2 * n - 1])].concat();
+    let ended = vec![Act::Tick, Act::Tick, Act::Reclaim];
+    let again = [fill(n..2 * n), vec![Act::Tick]].concat();
+    vec![
+        scene(
+            "leaves that shrink, merge when their old versions are gone, and fill again",
+            all.clone(),
+            [removals(&[1, 2 * n - 1]), ended.clone(), vec![Act::Tick], again.clone()].concat(),
+        ),
+        scene(
+            "entries with versions of three epochs that move",
+            sparse.clone(),
+            vec![
+                insert(2 * n - 1, 1),
+                Act::Tick,
+                insert(2 * n - 1, 2),
+                remove(0),
+                Act::Reclaim,
+                insert(2 * n - 1, 3),
+                insert(n, 3),
+                Act::Tick,
+                Act::Reclaim,
+                Act::Tick,
+                Act::Reclaim,
+                insert(n, 4),
+            ],
+        ),
+        scene(
+            "entries of the running epoch that move, and a page that is used again in it",
+            sparse.clone(),
+            [
+                vec![insert(2 * n - 2, 5), remove(2 * n - 2), Act::Reclaim, insert(2 * n - 1, 6)],
+                again,
+                vec![remove(n), Act::Reclaim],
+            ]
+            .concat(),
+        ),
+        scene(
+            "a first leaf that is emptied",
+            all,
+            [removals(&[2 * n - 2, 2 * n - 1]), ended, vec![insert(0, 1), Act::Tick]].concat(),
+        ),
+        scene(
+            "a merge and what it leaves in one epoch, which is lost",
+            sparse,
+            vec![remove(0), Act::Reclaim, remove(n), insert(n, 9), insert(3, 9), Act::Reclaim],
+        ),
+    ]
+}
+
 /// What begins and ends epochs.
 fn by_epochs() -> Vec<Scene> {
     vec![

@@ -35,7 +35,7 @@ impl Mortal for OnMemory {
         let (slots, pages) = (16, 20_000);
         let options =
             DaxOptions { slots, pages, create: true, emulate: true, ..DaxOptions::default() };
-        let epochs = BufferedOptions { interval: INTERVAL };
+        let epochs = BufferedOptions { interval: INTERVAL, ..BufferedOptions::default() };
         Self(open_bd_dax(path, &options, &epochs, &Rebuild::default()).expect("room").0)
     }
 

@@ -138,6 +138,7 @@ impl Durabilities {
             keys,
             readers: Readers::default(),
             epoch: Some(length),
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: context.dax.as_deref(),
         }

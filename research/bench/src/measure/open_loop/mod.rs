@@ -85,6 +85,7 @@ impl OpenLoop {
             keys: self.keys + new,
             readers: Readers::default(),
             epoch: self.epoch_ms.map(Duration::from_millis),
+            epoch_ops: None,
             scratch: &context.scratch,
             dax: context.dax.as_deref(),
         })

@@ -63,6 +63,7 @@ impl Pairs {
             keys: sizes.keys,
             readers: Readers::default(),
             epoch: Some(EPOCH),
+            epoch_ops: None,
             scratch: dir,
             dax: sizes.dax,
         };

@@ -2,7 +2,8 @@
 //! experiments of the BD+Tree paper (§1, §4).
 //!
 //! What is counted is counted on one thread, with epochs of a number of operations that end between
-//! two of them, so that it is the same in each run. Times are taken with epochs that a thread ends.
+//! two of them, so that it is the same in each run. Times are taken with epochs that a thread ends, or, as the tree
+//! counts, the operation that finds its epoch full.
 
 pub mod counts;
 pub mod skew;
@@ -63,9 +64,12 @@ pub struct Streams {
     threads: u64,
     /// Length of an epoch in microseconds, for rates.
     epoch_us: Option<u64>,
-    /// Length of an epoch in operations, for all else.
+    /// Length of an epoch in operations, for all else; and for rates of writes alone, by the tree's own count.
     epoch_ops: Option<u64>,
 }
+
+/// The longest epoch that there is: one whose operations end it has no other end.
+const EPOCH_LONGEST: Duration = Duration::from_secs(10);
 
 /// The paper's length of an epoch on one socket (§4.1.1).
 const EPOCH_US: u64 = 50_000;
@@ -94,14 +98,17 @@ impl Streams {
     }
 
     fn make<'a>(&'a self, context: &'a Context, keys: u64) -> SystemSpec<'a> {
-        let interval = Duration::from_micros(self.epoch_us.unwrap_or(EPOCH_US));
+        let by_ops = self.epoch_ops.map_or(Duration::from_micros(EPOCH_US), |_| EPOCH_LONGEST);
+        let interval = self.epoch_us.map_or(by_ops, Duration::from_micros);
+        let is_rate = self.what == What::Rate;
         SystemSpec {
             name: &self.system,
             medium: self.medium,
             slots: self.slots,
             keys,
             readers: Readers::default(),
-            epoch: (self.what == What::Rate).then_some(interval),
+            epoch: is_rate.then_some(interval),
+            epoch_ops: self.epoch_ops.filter(|_| is_rate).map(|_| self.epoch()),
             scratch: &context.scratch,
             dax: context.dax.as_deref(),
         }
@@ -150,7 +157,8 @@ impl Measure for Streams {
         let context = Context::default();
         self.make(&context, keys).check()?;
         if self.what == What::Rate {
-            ensure!(self.epoch_ops.is_none(), "epochs of rates have a length in time");
+            let counts = self.system == BUFFERED && self.reads == Some(0);
+            ensure!(self.epoch_ops.is_none() || counts, "{BUFFERED} counts, and not its reads");
         } else {
             ensure!(self.epoch_us.is_none(), "only epochs of a number of operations are exact");
             ensure!(self.threads == 1, "only one thread counts exactly");
@@ -223,6 +231,15 @@ mod tests {
     }
 
     #[test]
+    fn epochs_of_rates_end_by_time_or_by_the_count_of_the_tree() {
+        let text = format!("{U1}system = 'BdTree'\nwhat = 'rate'\nmedium = 'dram'\n");
+        let text = text.replace("reads = 20", "reads = 0");
+        for epochs in ["epoch_ops = 50_000", "epoch_us = 500\nepoch_ops = 50_000", ""] {
+            assert!(figures(&format!("{text}threads = 2\n{epochs}"))("mixed_mops") > 0.0);
+        }
+    }
+
+    #[test]
     fn a_trace_that_is_not_there_is_lacking() {
         let text = "slots = 32\nops = 10\nsystem = 'BdTree'\nwhat = 'rate'\nmedium = 'dram'\n";
         let here = streams(&format!("{text}trace = 'no/such/trace'")).expect("valid");
@@ -242,8 +259,13 @@ mod tests {
         ] {
             assert!(streams(&format!("{lines}{wrong}")).is_err(), "{wrong}");
         }
-        let rate = format!("{U1}system = 'BdTree'\nwhat = 'rate'\nmedium = 'dram'\n");
-        assert!(streams(&format!("{rate}epoch_ops = 1000")).is_err());
+        let rate = |system, reads| {
+            let u1 = U1.replace("reads = 20", reads);
+            let text = format!("{u1}system = '{system}'\nwhat = 'rate'\nmedium = 'dram'\n");
+            streams(&format!("{text}epoch_ops = 1000"))
+        };
+        assert!(rate("BdTree", "reads = 0").is_ok());
+        assert!(rate("BdTree", "reads = 20").is_err() && rate("Montage", "reads = 0").is_err());
         let versions = format!("{U1}system = 'CircTree'\nwhat = 'versions'\nmedium = 'dram'\n");
         assert!(streams(&format!("{versions}epoch_ops = 1000")).is_err());
     }
