@@ -935,10 +935,7 @@ pub(crate) struct Closed<'g>(
 
 /// One of the two.
 #[expect(dead_code, reason = "held")]
-pub(crate) enum Inside<'g> {
-    Passed(Passed<'g>),
-    Alone(Closed<'g>),
-}
+pub(crate) struct Inside<'g>(Option<Passed<'g>>, Option<Closed<'g>>);
 
 impl Gate {
     pub fn new() -> Self {
@@ -957,11 +954,11 @@ impl Gate {
     /// dropped.
     pub fn pass_or_end_cuts(&self, ends_cuts: bool, versions: &Versions) -> Inside<'_> {
         if !ends_cuts {
-            return Inside::Passed(self.pass());
+            return Inside(Some(self.pass()), None);
         }
         let closed = self.close();
         versions.give_up_all();
-        Inside::Alone(closed)
+        Inside(None, Some(closed))
     }
 
     /// Waits until everybody is out, and keeps them out.

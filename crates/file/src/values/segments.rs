@@ -339,7 +339,9 @@ impl Inner {
 
     /// Forgets the images of freed values that nobody reads any more.
     fn end_lingering(&self, released: &[(PageNo, u32)]) {
-        released.iter().for_each(|&(first, pages)| drop(self.let_linger(first, pages)));
+        for (first, pages) in released {
+            self.let_linger(*first, *pages);
+        }
     }
 
     /// Nobody reads a freed run any more. For want of memory its space is free with the next open.
