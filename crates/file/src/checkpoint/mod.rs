@@ -120,6 +120,18 @@ impl Drop for CheckpointRun<'_> {
     }
 }
 
+/// A run that panics has taken pages for clean of which no root will know: no later one may free the journal that has their
+/// changes.
+struct Panicked<'a>(Option<&'a Inner>);
+
+impl Drop for Panicked<'_> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.0 {
+            inner.poison(Error::Interrupted { what: "a checkpoint was cut off" });
+        }
+    }
+}
+
 impl Inner {
     /// Writes images of all that was changed before this call and frees journal: by a run that
     /// begins after the call, which all share who call before it begins.
@@ -212,11 +224,13 @@ impl Inner {
         bulk: u64,
     ) -> Result<()> {
         let mut run = self.begin_run(bulk);
+        let mut panicked = Panicked(Some(self));
         let written = self
             .write_pages(&mut run, pace)
             .and_then(|()| self.note_written(journal))
             .and_then(|()| self.clean(&mut run, sweep))
             .and_then(|()| self.switch_root(&mut run, sweep, journal));
+        panicked.0 = None;
         self.end_run(run, written)
     }
 

@@ -257,9 +257,10 @@ impl Inner {
     /// went to, must not keep the end of the file.
     pub(crate) fn end_values(&self) {
         let mut values = lock(&self.values);
-        let pending = std::mem::take(&mut *lock(&self.pending_values));
+        // Until the table knows of all of them nobody looks for one there.
+        let mut pending = lock(&self.pending_values);
         let mut places = self.places_mut();
-        for (no, PendingValue { placed, adopted }) in pending {
+        for (no, PendingValue { placed, adopted }) in pending.drain() {
             match adopted {
                 Some(_) => drop(places.adopt(no, placed)),
                 None => places.await_no_more(no),

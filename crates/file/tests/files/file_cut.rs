@@ -1,7 +1,8 @@
 //! A file that another program cuts off while the pool is open. The next checkpoint or close says so, and
 //! nothing more is written; or all that was needed is still there.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use everleaf_file::io::{Fault, SimIo};
 use everleaf_file::{FileOptions, PageUse};
@@ -21,6 +22,42 @@ fn cut_within(_page: &[u8]) -> PageUse {
         io.truncate(&path(), EXTENT);
     }
     PageUse::But(0..0)
+}
+
+thread_local! {
+    /// Whether the next checkpoint of this thread panics when it copies its second page.
+    static PANICS: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+fn panic_within(_page: &[u8]) -> PageUse {
+    match PANICS.get() {
+        Some(0) => panic!("a page that nobody expected"),
+        left => PANICS.set(left.map(|left| left - 1)),
+    }
+    PageUse::But(0..0)
+}
+
+/// Pages that a checkpoint has copied before it panics count as clean, and no root knows of them. A later one would free
+/// what the journal has of them.
+#[test]
+fn nothing_is_written_after_a_checkpoint_that_has_panicked() {
+    let io = SimIo::new(6);
+    let options = FileOptions { gap: panic_within, ..options() };
+    let toy = Toy::open_with(&io, &path(), &options).expect("new");
+    toy.set(&[(1, 0, 7), (2, 0, 8), (3, 0, 9)]).expect("set");
+    toy.file.sync().expect("sync");
+    PANICS.set(Some(1));
+    let cut_off = catch_unwind(AssertUnwindSafe(|| toy.checkpoint()));
+    PANICS.set(None);
+    assert!(cut_off.is_err(), "it was to panic");
+    for _ in 0..2 {
+        let refused = toy.checkpoint();
+        assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+    }
+    assert!(matches!(toy.set(&[(1, 1, 1)]), Err(Error::Poisoned { .. })));
+    let again = Toy::open_with(&io.kill(), &path(), &options).expect("sound");
+    let found = [1, 2, 3].map(|no| again.get(no, 0).expect("sound"));
+    assert_eq!(found, [7, 8, 9]);
 }
 
 fn length(io: &SimIo) -> u64 {
