@@ -20,6 +20,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::mem;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf_pmem::fallible;
@@ -573,22 +574,29 @@ struct Locking {
     id: u64,
     /// How long the locks last, from the begin of an attempt on.
     lasts: Duration,
+    made: Instant,
+    /// When the attempt began, in nanoseconds after that.
+    begun: AtomicU64,
 }
 
 impl Locker {
     pub fn new(engine: &Engine, lasts: Duration) -> Self {
         let id = engine.locks().new_owner();
-        Self(Arc::new(Locking { engine: engine.clone(), id, lasts }))
+        let (engine, made, begun) = (engine.clone(), Instant::now(), AtomicU64::new(0));
+        Self(Arc::new(Locking { engine, id, lasts, made, begun }))
     }
 
-    /// Something may last long, and not for ever.
+    /// Something may last long, and not for ever. All locks of an attempt end together, also those that come late.
     fn until(&self) -> Instant {
         const LONGEST: Duration = Duration::from_secs(1 << 30);
-        Instant::now() + self.0.lasts.min(LONGEST)
+        let begun = Duration::from_nanos(self.0.begun.load(Ordering::Relaxed));
+        self.0.made + begun + self.0.lasts.min(LONGEST)
     }
 
     /// Another attempt begins, with the locks of those before. Says how much memory these take.
     pub fn begin(&self) -> u64 {
+        let begun = u64::try_from(self.0.made.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.0.begun.store(begun, Ordering::Relaxed);
         match self.0.is_of_another_process() {
             false => self.0.engine.locks().renew(self.0.id, self.until()),
             true => 0,
@@ -621,5 +629,27 @@ impl Drop for Locking {
         if !self.is_of_another_process() {
             self.engine.locks().end(self.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::engine::Place;
+
+    #[test]
+    fn all_locks_of_an_attempt_end_together() {
+        let engine = Engine::open(Place::Memory(1 << 20), &Options::new()).expect("memory");
+        let locker = Locker::new(&engine, Duration::from_millis(1));
+        for _ in 0..2 {
+            locker.begin();
+            let until = locker.until();
+            std::thread::sleep(Duration::from_millis(2));
+            assert_eq!(locker.until(), until);
+        }
+        let before = locker.until();
+        locker.begin();
+        assert!(locker.until() > before, "another attempt has its own time");
     }
 }
