@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -29,6 +29,8 @@ struct Halting {
     stop: Arc<Mutex<Option<Stop>>>,
     /// Writes behind the superblocks.
     writes: Arc<AtomicU64>,
+    /// Whether it is the next read that is held up.
+    holds_read: Arc<AtomicBool>,
 }
 
 struct HaltingFile {
@@ -38,7 +40,7 @@ struct HaltingFile {
 
 impl Halting {
     fn new(sim: SimIo) -> Self {
-        Self { sim, stop: Arc::default(), writes: Arc::default() }
+        Self { sim, stop: Arc::default(), writes: Arc::default(), holds_read: Arc::default() }
     }
 
     /// Holds up the write behind so many others: says when it begins, and takes word that it may go on.
@@ -47,6 +49,22 @@ impl Halting {
         let after = after + self.writes.load(Ordering::Relaxed);
         *self.stop.lock().expect("no panic") = Some(Stop { after, begins, goes });
         (begun, go)
+    }
+
+    /// Holds up the next read in the same way.
+    fn hold_read(&self) -> (Receiver<()>, Sender<()>) {
+        let held = self.hold(u64::MAX / 2);
+        self.holds_read.store(true, Ordering::Relaxed);
+        held
+    }
+
+    fn stop_if(&self, is_it: impl Fn(&Stop) -> bool) {
+        let stop = self.stop.lock().expect("no panic").take_if(|stop| is_it(stop));
+        if let Some(stop) = stop {
+            stop.begins.send(()).expect("somebody listens");
+            // Or that nobody is there any more.
+            let _ = stop.goes.recv();
+        }
     }
 }
 
@@ -88,17 +106,15 @@ impl Io for Halting {
 
 impl IoFile for HaltingFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if offset >= SUPERBLOCKS && self.disk.holds_read.swap(false, Ordering::Relaxed) {
+            self.disk.stop_if(|_| true);
+        }
         self.file.read_at(buf, offset)
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if offset >= SUPERBLOCKS {
             let no = self.disk.writes.fetch_add(1, Ordering::Relaxed);
-            let stop = self.disk.stop.lock().expect("no panic").take_if(|stop| stop.after == no);
-            if let Some(stop) = stop {
-                stop.begins.send(()).expect("somebody listens");
-                // Or that nobody is there any more.
-                let _ = stop.goes.recv();
-            }
+            self.disk.stop_if(|stop| stop.after == no);
         }
         self.file.write_at(bytes, offset)
     }
@@ -195,4 +211,52 @@ fn what_a_root_will_name_is_in_use_while_it_is_written() {
     let after = Halting::new(io.sim.kill());
     let again = pool(&after);
     assert_eq!((again.get(1, 1).expect("sound"), again.get(5, 7).expect("sound")), (77, STEPS));
+}
+
+/// A value that is released while values that went before it are taken from the table: its space is free after the next
+/// checkpoint, as that of the others.
+#[test]
+fn what_is_released_while_others_are_cleared_is_free_soon() {
+    let other = 3 * 1024;
+    let used_after = |meets: bool| {
+        let sim = SimIo::new(7);
+        let first = pool(&Halting::new(sim.clone()));
+        for at in [FIRST, other] {
+            first.file.extent_write(at, 0, &[1; PAGES as usize * PAGE_BYTES]).expect("no fault");
+            first.adopt(at, PAGES).expect("no fault");
+        }
+        first.close().expect("no fault");
+        let io = Halting::new(sim);
+        let toy = pool(&io);
+        toy.forget(FIRST, PAGES).expect("no fault");
+        toy.file.tick().expect("no fault");
+        let forget_other = || {
+            toy.forget(other, PAGES).expect("no fault");
+            toy.file.tick().expect("no fault");
+            toy.file.extent_release(other, PAGES);
+        };
+        toy.file.extent_release(FIRST, PAGES);
+        if meets {
+            // The leaf of the table is not in memory.
+            let (begun, go) = io.hold_read();
+            thread::scope(|scope| {
+                let go = go;
+                let checkpoint = scope.spawn(|| toy.checkpoint());
+                begun.recv().expect("it reads a leaf");
+                forget_other();
+                go.send(()).expect("it waits");
+                checkpoint.join().expect("no panic").expect("no fault");
+            });
+        } else {
+            toy.checkpoint().expect("no fault");
+            forget_other();
+        }
+        (0..3).for_each(|_| {
+            toy.set(&[(1, 1, 1)]).expect("no fault");
+            toy.checkpoint().expect("no fault");
+        });
+        let stats = toy.file.stats();
+        stats.data_bytes - stats.free_bytes
+    };
+    assert_eq!(used_after(true), used_after(false));
 }
