@@ -42,7 +42,9 @@ fn walk(scan: &Own<everleaf_scan>) -> (String, Vec<c_int>) {
             everleaf_scan_fill(scan.0, place, 25, &raw mut pairs, &raw mut used, null_mut())
         };
         match code {
-            EVERLEAF_OK => keys.extend((0..pairs).map(|i| char::from(buffer[12 * i + 8]))),
+            EVERLEAF_OK => {
+                keys.extend((0..pairs).map(|i| char::from(buffer[used / pairs * i + 8])))
+            }
             other => codes.push(other),
         }
         if code == EVERLEAF_NOT_FOUND {
@@ -73,5 +75,42 @@ fn a_scan_passes_over_a_pair_that_cannot_be_read() {
             let codes = vec![EVERLEAF_CORRUPT, EVERLEAF_NOT_FOUND];
             assert_eq!(walk(&scan), (order.to_owned(), codes));
         }
+    }
+}
+
+/// Those that a transaction does not come to at all: it needs the values of before, and there are none.
+#[test]
+fn a_scan_of_a_transaction_passes_over_pairs_whose_step_fails() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = damaged(&dir.path().join("p.ever"));
+    let there = tree(&db, c"t");
+    // SAFETY: all pointers are good.
+    let txn = made(everleaf_txn_free, |out| unsafe { everleaf_txn_begin(db.0, 0, 0, out) });
+    let txn = txn.expect("a transaction");
+    let ((k, kn), (v, vn)) = (place(b"a"), place(b"new"));
+    // SAFETY: all pointers are good. The first read decides on the moment that the transaction sees.
+    assert!(fine(unsafe { everleaf_txn_contains(txn.0, there.0, k, kn) }));
+    let (k, kn) = place(slice::from_ref(&DAMAGED));
+    // SAFETY: all pointers are good.
+    assert!(fine(unsafe { everleaf_put(there.0, k, kn, v, vn) }));
+    for (flags, order) in
+        [(0, "abcefg"), (EVERLEAF_REVERSE, "gfecba"), (EVERLEAF_KEYS_ONLY, "abcefg")]
+    {
+        // SAFETY: all pointers are good.
+        let scan = made(everleaf_scan_free, |out| unsafe {
+            everleaf_txn_scan_new(txn.0, there.0, null(), 0, null(), 0, flags, out)
+        });
+        let codes = vec![EVERLEAF_CORRUPT, EVERLEAF_NOT_FOUND];
+        assert_eq!(walk(&scan.expect("a scan")), (order.to_owned(), codes), "{flags}");
+    }
+    // From the pair itself on, so that the first step fails.
+    for (flags, order) in [(0, "efg"), (EVERLEAF_REVERSE | EVERLEAF_TO_INCLUDED, "cba")] {
+        let (from, to) = if flags == 0 { ((k, kn), (null(), 0)) } else { ((null(), 0), (k, kn)) };
+        // SAFETY: all pointers are good.
+        let scan = made(everleaf_scan_free, |out| unsafe {
+            everleaf_txn_scan_new(txn.0, there.0, from.0, from.1, to.0, to.1, flags, out)
+        });
+        let codes = vec![EVERLEAF_CORRUPT, EVERLEAF_NOT_FOUND];
+        assert_eq!(walk(&scan.expect("a scan")), (order.to_owned(), codes), "{flags}");
     }
 }
