@@ -22,6 +22,7 @@ import java.util.Random;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** What the model test does not do: pools, epochs, streams, transactions that meet. */
@@ -267,6 +268,40 @@ class MethodsTest {
             tree.put(b("d"), b("new"));
             tree.put(b("e"), b("new"));
             walks(transaction, tree);
+        }
+    }
+
+    /** It is there after the exception, and not lost. */
+    @Test
+    void aValueThatFitsNoArrayStays() {
+        InputStream zeros = new InputStream() {
+            @Override
+            public int read() {
+                return 0;
+            }
+
+            @Override
+            public int read(byte[] into, int at, int length) {
+                return length;
+            }
+        };
+        // So that the file is small.
+        Options options = new Options().compression(Options.Compression.LZ4);
+        try (Db db = Db.open(folder.resolve("pool.ever"), options);
+                Tree tree = db.tree("t")) {
+            tree.putFrom(b("k"), zeros, Integer.MAX_VALUE);
+            for (Executable change : List.<Executable>of(
+                    () -> tree.take(b("k")),
+                    () -> tree.swap(b("k"), b("")),
+                    tree::popFirst,
+                    tree::popLast,
+                    () -> db.transact(transaction -> transaction.take(tree, b("k"))))) {
+                InvalidException failure = Help.fails(InvalidException.class, ErrorCode.INVALID, change);
+                assertTrue(failure.getMessage().contains("readAt"), failure.getMessage());
+                assertEquals(Integer.MAX_VALUE, tree.valueLength(b("k")));
+            }
+            tree.put(b("k"), b("v"));
+            assertEquals("v", s(tree.take(b("k"))));
         }
     }
 
