@@ -266,14 +266,26 @@ abstract class EverleafStore implements StateStore {
             iterator.close();
         }
         try {
-            pool.close();
-            if (damage != null && isLogged) {
-                StorePool.setAside(name, context, damage.getMessage());
-            }
+            closePool();
         } catch (EverleafException failure) {
             throw new ProcessorStateException("Error while closing store " + name, failure);
         } finally {
             metrics.close();
+        }
+    }
+
+    private void closePool() {
+        String known = damage == null ? null : damage.getMessage();
+        try {
+            pool.close();
+        } catch (CorruptException met) {
+            known = met.getMessage();
+            throw met;
+        } finally {
+            // Also if the close has failed: the task would be built anew with the same file for ever.
+            if (known != null && isLogged) {
+                StorePool.setAside(name, context, known);
+            }
         }
     }
 
