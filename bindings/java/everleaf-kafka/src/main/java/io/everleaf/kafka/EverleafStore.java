@@ -104,6 +104,24 @@ abstract class EverleafStore implements StateStore {
         } catch (EverleafException failure) {
             throw new ProcessorStateException("Error opening store " + name + " in " + context.stateDir(), failure);
         }
+        try {
+            begin(root);
+        } catch (RuntimeException failure) {
+            // Streams closes what it has registered, and nothing else.
+            try {
+                if (isOpen) {
+                    close();
+                } else {
+                    pool.close();
+                }
+            } catch (RuntimeException another) {
+                failure.addSuppressed(another);
+            }
+            throw failure;
+        }
+    }
+
+    private void begin(StateStore root) {
         opened();
         metrics = new StoreMetrics(context, layout.kind().scope, name, pool);
         isOpen = true;
