@@ -101,8 +101,8 @@ struct Walk {
     is_new: bool,
     /// Items of the next list.
     most: usize,
-    /// It came up behind items that were good.
-    failed: Option<store::Error>,
+    /// It came up behind items that were good, which are given first.
+    failed: Option<PyErr>,
 }
 
 impl Walk {
@@ -186,29 +186,33 @@ impl Scan {
         let Some(walk) = &mut *place else { return Ok(None) };
         if let Some(error) = walk.failed.take() {
             *place = None;
-            return Err(raise(py, error));
+            return Err(error);
         }
         let mut items = Vec::with_capacity(walk.most);
         let (mut bytes, mut ended) = (0, false);
         while items.len() < walk.most && bytes < MOST_BYTES {
-            match walk.step() {
-                Ok(true) => {}
+            let item = match walk.step() {
+                Ok(true) => walk.item(py),
                 Ok(false) => {
                     ended = true;
                     break;
                 }
+                Err(error) => Err(raise(py, error)),
+            };
+            match item {
+                Ok(Some((item, len))) => {
+                    bytes += len;
+                    items.push(item);
+                }
+                Ok(None) => {}
                 Err(error) if items.is_empty() => {
                     *place = None;
-                    return Err(raise(py, error));
+                    return Err(error);
                 }
                 Err(error) => {
                     walk.failed = Some(error);
                     break;
                 }
-            }
-            if let Some((item, len)) = walk.item(py)? {
-                bytes += len;
-                items.push(item);
             }
         }
         walk.most = (walk.most * 2).min(MOST);

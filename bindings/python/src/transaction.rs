@@ -315,13 +315,21 @@ impl TransactionScan {
             if let What::Keys = self.what {
                 let mut keys = range.keys();
                 let key = if self.reverse { keys.next_back() } else { keys.next() };
-                return key.transpose().map(|key| key.map(|key| (key, Bytes::default())));
+                return Ok(key.map(|key| key.map(|key| (key, Bytes::default()))));
             }
-            if self.reverse { range.next_back() } else { range.next() }.transpose()
+            Ok(if self.reverse { range.next_back() } else { range.next() })
         });
-        let Some((key, value)) = found? else {
-            *place = None;
-            return Ok(None);
+        let (key, value) = match found? {
+            Some(Ok(pair)) => pair,
+            // A pair that cannot be read tells no key, so another call would come to it again.
+            Some(Err(error)) => {
+                *place = None;
+                return Err(raise(py, error));
+            }
+            None => {
+                *place = None;
+                return Ok(None);
+            }
         };
         let item = match self.what {
             What::Keys => made(py, &key)?.into_any(),

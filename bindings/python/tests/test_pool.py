@@ -266,6 +266,48 @@ def test_damage_is_found_and_named(path):
         assert raised.value.offset > 0 and raised.value.file == "data"
 
 
+def with_a_damaged_value(path):
+    """The pairs a to g, of which d has a value of its own pages that is damaged in the file."""
+    with everleaf.Db(path) as db:
+        db.tree("t").update_many((b"%c" % key, bytes([key ^ 0xA5]) * (20_000 if key == ord("d") else 3)) for key in b"abcdefg")
+    data = bytearray(path.read_bytes())
+    data[data.index(bytes([ord("d") ^ 0xA5]) * 1000) + 500] ^= 1
+    path.write_bytes(data)
+
+
+def walk(items):
+    """The keys that an iterator gives, with an exclamation mark for each error: the first one ends it."""
+    items, keys = iter(items), ""
+    while len(keys) < 20:
+        try:
+            keys += next(items)[0].decode()
+        except everleaf.Corrupt:
+            keys += "!"
+        except StopIteration:
+            break
+    return keys
+
+
+def test_pairs_before_a_damage_come_first(path):
+    with_a_damaged_value(path)
+    with everleaf.Db(path) as db, db.snapshot() as snapshot:
+        tree = db.tree("t")
+        for reading in tree, snapshot.tree("t"):
+            assert walk(reading.items()) == "abc!"
+            assert walk(reading.range(reverse=True)) == "gfe!"
+            assert walk(reading.range(b"d")) == "!"
+            assert walk(reading.range(b"e")) == "efg"
+        with db.transaction() as transaction:
+            assert walk(transaction.range(tree)) == "abc!"
+            # It needs the value of before, and nobody could keep that.
+            tree[b"d"] = b"new"
+            assert walk(transaction.range(tree)) == "abc!"
+            assert walk(transaction.range(tree, reverse=True)) == "gfe!"
+            assert walk(transaction.range(tree, b"d", keys=True, values=False)) == "!"
+            transaction.abort()
+        assert tree[b"d"] == b"new"
+
+
 def test_a_full_pool(path):
     with everleaf.Db(path, max_bytes=1 << 20) as db:
         tree = db.tree("t")

@@ -727,7 +727,7 @@ public:
         const int code = everleaf_snapshot_tree(handle_, detail::Text(name).data(), &tree);
         return detail::found(code) ? std::optional<Tree>(std::in_place, tree) : std::nullopt;
     }
-    /** A tree as it was then. */
+    /** A tree as it was then: empty if it was made later. */
     Tree of(const Tree &tree) const {
         everleaf_tree *then = nullptr;
         detail::check(everleaf_snapshot_of(handle_, tree.handle(), &then));

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! Over a tree it keeps a cursor. A cursor of a transaction borrows it, so over a transaction the scan keeps the last key
-//! that it gave, and begins anew behind it with each call.
+//! that it gave, and begins anew behind it with each call. Steps from there that have failed fail again, and are passed
+//! over then.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use db::{Cursor, Db, ReadCursor, Tree};
+use db::{Cursor, Db, Error, ReadCursor, Tree};
 
 use crate::batch::tree_of;
 use crate::call::{self, Handle, boxed, buffer, expect_out, give, on, on_mut};
@@ -41,7 +42,8 @@ pub struct everleaf_scan {
 
 enum Over {
     Tree(Box<Cursor>),
-    Txn(Arc<Shared>, Tree),
+    /// And how many steps have failed since the last key.
+    Txn(Arc<Shared>, Tree, usize),
 }
 
 /// What a scan has not given yet.
@@ -89,13 +91,14 @@ impl everleaf_scan {
             return Err(failure);
         }
         let filled = match &mut self.over {
-            Over::Tree(cursor) => self.rest.fill(&mut **cursor, pairs, |_| {}),
-            Over::Txn(txn, tree) => txn.with(|txn| {
-                let mut last = None;
+            Over::Tree(cursor) => self.rest.fill(&mut **cursor, pairs, &mut ()),
+            Over::Txn(txn, tree, failed) => txn.with(|txn| {
+                let mut track = Anew { last: None, failed: *failed, told: *failed };
                 let mut cursor = txn.of(tree)?.cursor();
                 (self.rest.has_begun, self.rest.waits) = (false, false);
-                let filled = self.rest.fill(&mut cursor, pairs, |key| last = Some(key.to_vec()));
-                if let Some(key) = last {
+                let filled = self.rest.fill(&mut cursor, pairs, &mut track);
+                *failed = track.failed;
+                if let Some(key) = track.last {
                     self.rest.near = Bound::Excluded(key);
                 }
                 filled
@@ -109,18 +112,73 @@ impl everleaf_scan {
     }
 }
 
+/// A way that is told what it comes to.
+trait Track {
+    /// A pair was given, or cannot be.
+    fn passed(&mut self, key: &[u8]);
+
+    /// A step has failed; says whether the caller has heard of that already.
+    fn was_told(&mut self, error: &Error) -> bool;
+}
+
+/// A cursor that stays knows where it is.
+impl Track for () {
+    fn passed(&mut self, _key: &[u8]) {}
+
+    fn was_told(&mut self, _error: &Error) -> bool {
+        false
+    }
+}
+
+/// The way of a cursor that is made anew for each call.
+struct Anew {
+    last: Option<Vec<u8>>,
+    /// Steps that have failed since the last key. They tell no key to go on behind.
+    failed: usize,
+    /// How many of them, from calls before, this call has not come to.
+    told: usize,
+}
+
+impl Track for Anew {
+    fn passed(&mut self, key: &[u8]) {
+        (self.last, self.failed, self.told) = (Some(key.to_vec()), 0, 0);
+    }
+
+    fn was_told(&mut self, error: &Error) -> bool {
+        // After other errors the next step tries the same again.
+        if !matches!(error, Error::Corrupt { .. } | Error::Io { .. }) {
+            return false;
+        }
+        match self.told.checked_sub(1) {
+            Some(told) => self.told = told,
+            None => {
+                self.failed += 1;
+                return false;
+            }
+        }
+        true
+    }
+}
+
 impl Rest {
-    /// Goes on from where it was. `passed` is told each key that is given, or that cannot be.
+    /// Goes on from where it was. `track` is told what it comes to.
     fn fill(
         &mut self,
         cursor: &mut impl ReadCursor,
         pairs: &mut Pairs<'_>,
-        mut passed: impl FnMut(&[u8]),
+        track: &mut impl Track,
     ) -> Result<()> {
         while !self.has_ended {
-            if !self.waits && !self.step(cursor)? {
-                self.has_ended = true;
-                break;
+            if !self.waits {
+                match self.step(cursor) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.has_ended = true;
+                        break;
+                    }
+                    Err(Failure::Db(error)) if track.was_told(&error) => continue,
+                    Err(failure) => return Err(failure),
+                }
             }
             self.waits = true;
             let Some(key) = cursor.key() else {
@@ -144,7 +202,7 @@ impl Rest {
                         // That pair is lost, and the next ones are not.
                         self.waits = false;
                         if let Some(key) = cursor.key() {
-                            passed(key);
+                            track.passed(key);
                         }
                         return Err(error.into());
                     }
@@ -153,7 +211,7 @@ impl Rest {
             if !pairs.push(key, value)? {
                 return Ok(());
             }
-            passed(key);
+            track.passed(key);
             self.waits = false;
         }
         Ok(())
@@ -274,7 +332,7 @@ pub unsafe extern "C" fn everleaf_txn_scan_new(
                 let range = keys((from, from_len), (to, to_len), (flags, SCAN))?;
                 let tree = tree_of(tree)?;
                 txn.shared.with(|txn| Ok(txn.of(tree).map(drop)?))?;
-                let over = Over::Txn(Arc::clone(&txn.shared), tree.clone());
+                let over = Over::Txn(Arc::clone(&txn.shared), tree.clone(), 0);
                 Ok(Some(everleaf_scan::new(&txn.db, over, &range, flags)))
             })
         })

@@ -65,9 +65,10 @@ pub unsafe extern "C" fn everleaf_snapshot_tree(
     }
 }
 
-/// Makes a handle in `*out` to `tree` as it was at the moment of the snapshot, which is yours to free with everleaf_tree_free.
+/// Makes a handle in `*out` to `tree` as it was at the moment of the snapshot: empty if it was made later. It is yours to free
+/// with everleaf_tree_free.
 ///
-/// Errors: EVERLEAF_OTHER_POOL; EVERLEAF_NO_TREE if it did not exist then; EVERLEAF_READ_ONLY if `tree` is that of a snapshot.
+/// Errors: EVERLEAF_OTHER_POOL; EVERLEAF_READ_ONLY if `tree` is that of a snapshot.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn everleaf_snapshot_of(
     snapshot: *const everleaf_snapshot,

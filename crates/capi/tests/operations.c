@@ -284,14 +284,23 @@ static void transaction(void) {
 
 static void snapshot(void) {
     everleaf_snapshot *snapshot;
-    everleaf_tree *then, *too;
+    everleaf_tree *then, *too, *later, *empty;
     everleaf_names *names;
+    uint64_t pairs = 1;
     size_t i;
     DO(everleaf_snapshot_new(db, &snapshot));
     memcpy(saved, model, sizeof model);
     for (i = 0; i < 20; i++) write_one(below(KEYS));
     DO(everleaf_snapshot_tree(snapshot, "t", &then));
     DO(everleaf_snapshot_of(snapshot, tree, &too));
+    DO(everleaf_tree_create(db, "later", &later));
+    DO(everleaf_put(later, "k", 1, "v", 1));
+    DO(everleaf_snapshot_of(snapshot, later, &empty));
+    DO(everleaf_tree_len(empty, &pairs));
+    EXPECT(pairs == 0);
+    everleaf_tree_free(empty);
+    everleaf_tree_free(later);
+    DO(everleaf_tree_drop(db, "later"));
     DO(everleaf_snapshot_tree_names(snapshot, &names));
     EXPECT(everleaf_names_len(names) == 1);
     everleaf_names_free(names);

@@ -96,6 +96,14 @@ pub(crate) fn give<'l>(env: &mut Env<'l>, bytes: &[u8]) -> Result<JByteArray<'l>
     Ok(array)
 }
 
+/// Refuses what an array cannot have: who removes bytes to give them asks before.
+pub(crate) fn expect_fits(bytes: u64) -> Result<()> {
+    if bytes > ARRAY_MAX as u64 {
+        return Err(too_long(bytes as usize));
+    }
+    Ok(())
+}
+
 /// A new array, or null.
 pub(crate) fn give_some<'l>(env: &mut Env<'l>, bytes: Option<&[u8]>) -> Result<JByteArray<'l>> {
     bytes.map_or_else(|| Ok(JByteArray::default()), |bytes| give(env, bytes))

@@ -9,8 +9,9 @@ use store::{Cursor, Db, ReadCursor, Tree};
 
 use crate::bytes::{Taken, give, give_some};
 use crate::call::native;
-use crate::failure::{Result, invalid};
+use crate::failure::{Failure, Result, invalid};
 use crate::read::{AnyTree, either};
+use crate::scan::is_of_pair;
 use crate::table::{keep, kind};
 use crate::transaction::{Shared, Txn};
 
@@ -33,11 +34,15 @@ struct Walk {
     shared: Arc<Shared>,
     tree: Tree,
     at: At,
+    /// Steps from there that have failed, one behind the other: upwards or downwards, and how many. They tell no key.
+    failed: (bool, usize),
 }
 
 enum At {
     New,
     Pair(Vec<u8>, Vec<u8>),
+    /// At the key of a pair whose value cannot be read.
+    Lost(Vec<u8>),
     /// Beside a key, at no pair: above it, or else below it.
     Gap(Vec<u8>, bool),
 }
@@ -67,36 +72,78 @@ impl Walk {
     }
 
     fn go(&mut self, to: jint, key: Option<&[u8]>) -> Result<bool> {
-        let Self { shared, tree, at } = self;
+        if matches!((to, key), (4 | 5, None)) {
+            return Err(no_key());
+        }
+        let up = matches!(to, 0 | 2 | 4);
+        let is_step = matches!(to, 2 | 3);
+        if !is_step {
+            self.at = key.map_or(At::New, |key| At::Gap(key.to_vec(), !up));
+        }
+        if !is_step || self.failed.0 != up {
+            self.failed = (up, 0);
+        }
+        let Self { shared, tree, at, failed } = self;
         shared.with(|transaction| {
             let mut cursor = transaction.of(tree)?.cursor();
             // The key that it was at or beside, and whether that counts as passed by a step in this direction.
             let from = match &*at {
                 At::New => None,
-                At::Pair(last, _) => Some((last, true)),
-                At::Gap(last, above) => Some((last, *above == (to == 2))),
+                At::Pair(last, _) | At::Lost(last) => Some((last.clone(), true)),
+                At::Gap(last, above) => Some((last.clone(), *above == up)),
             };
-            let is_there = match (to, from) {
-                (2, Some((last, passed))) => {
-                    cursor.seek(last)?
-                        && (!passed || cursor.key() != Some(&last[..]) || cursor.next()?)
+            let is_there = match &from {
+                Some((last, passed)) => {
+                    let near = if up { cursor.seek(last) } else { cursor.seek_for_prev(last) };
+                    go_on(&mut cursor, up, near, passed.then_some(last), failed.1)
                 }
-                (3, Some((last, passed))) => {
-                    cursor.seek_for_prev(last)?
-                        && (!passed || cursor.key() != Some(&last[..]) || cursor.prev()?)
+                None => {
+                    let end = if up { cursor.first() } else { cursor.last() };
+                    go_on(&mut cursor, up, end, None, failed.1)
                 }
-                _ => go(&mut cursor, to, key)?,
             };
-            *at = match cursor.pair()? {
-                Some((key, value)) if is_there => At::Pair(key.to_vec(), value.to_vec()),
-                _ => match (to, key, from) {
-                    (2 | 3, _, Some((last, _))) => At::Gap(last.clone(), to == 2),
-                    (4 | 5, Some(key), _) => At::Gap(key.to_vec(), to == 5),
-                    _ => At::New,
-                },
-            };
+            let is_there = is_there.inspect_err(|error| {
+                failed.1 += usize::from(is_of_pair(error));
+                if let Some((last, passed)) = &from {
+                    *at = At::Gap(last.clone(), *passed == up);
+                }
+            })?;
+            match cursor.pair() {
+                Ok(Some((key, value))) => *at = At::Pair(key.to_vec(), value.to_vec()),
+                Ok(None) => {
+                    if let (true, Some((last, _))) = (is_step, from) {
+                        *at = At::Gap(last, up);
+                    }
+                    return Ok(is_there);
+                }
+                Err(error) => {
+                    *at = cursor.key().map_or(At::New, |key| At::Lost(key.to_vec()));
+                    failed.1 = 0;
+                    return Err(error.into());
+                }
+            }
+            failed.1 = 0;
             Ok(is_there)
         })
+    }
+}
+
+/// Goes on in a direction until it is at another key than `passed`, over as many steps that fail as were `told`.
+fn go_on(
+    cursor: &mut impl ReadCursor,
+    up: bool,
+    mut found: store::Result<bool>,
+    passed: Option<&Vec<u8>>,
+    mut told: usize,
+) -> store::Result<bool> {
+    loop {
+        match &found {
+            Ok(true)
+                if cursor.key().is_some_and(|key| passed.is_some_and(|last| *last == *key)) => {}
+            Err(error) if told > 0 && is_of_pair(error) => told -= 1,
+            _ => return found,
+        }
+        found = if up { cursor.next() } else { cursor.prev() };
     }
 }
 
@@ -109,8 +156,13 @@ fn go(cursor: &mut impl ReadCursor, to: jint, key: Option<&[u8]>) -> Result<bool
         (3, _) => cursor.prev(),
         (4, Some(key)) => cursor.seek(key),
         (5, Some(key)) => cursor.seek_for_prev(key),
-        _ => return Err(invalid("the key is null")),
+        _ => return Err(no_key()),
     }?)
+}
+
+#[cold]
+fn no_key() -> Failure {
+    invalid("the key is null")
 }
 
 native! {
@@ -160,7 +212,7 @@ native! {
             txn.of(tree)?;
             Ok(tree.clone())
         })?;
-        let walk = Walk { shared: Arc::clone(&txn.shared), tree, at: At::New };
+        let walk = Walk { shared: Arc::clone(&txn.shared), tree, at: At::New, failed: (true, 0) };
         keep(Place { db: txn.db.clone(), cursor: Mutex::new(Over::Transaction(walk)) })
     }
 }

@@ -7,7 +7,7 @@ use jni::objects::JByteArray;
 use jni::sys::{jboolean, jint, jlong};
 use store::{Db, Error, Pair, ReadTree, SnapshotTree, Tree};
 
-use crate::bytes::{Taken, give, give_some, give_values, pack, signed, unpack};
+use crate::bytes::{Taken, expect_fits, give, give_some, give_values, pack, signed, unpack};
 use crate::call::native;
 use crate::failure::{Failure, Result, invalid};
 use crate::table::kind;
@@ -123,6 +123,21 @@ pub(crate) fn edge(tree: &impl ReadTree, which: jint, key: Option<&Taken>) -> Re
 pub(crate) fn give_pair<'l>(env: &mut Env<'l>, pair: Option<Pair>) -> Result<JByteArray<'l>> {
     let packed = pair.map(|(key, value)| pack([&key[..], &value[..]]));
     give_some(env, packed.as_deref())
+}
+
+/// Refuses to remove a value that could not be given.
+pub(crate) fn expect_value_fits(tree: &impl ReadTree, key: &Taken) -> Result<()> {
+    expect_fits(tree.value_len(key.bytes())?.unwrap_or(0))
+}
+
+/// The same of the pair at an end, which is given in one array.
+pub(crate) fn expect_pair_fits(tree: &store::Tree, last: bool) -> Result<()> {
+    let mut keys = tree.keys();
+    let key = if last { keys.next_back() } else { keys.next() };
+    let Some(key) = key.transpose()? else { return Ok(()) };
+    let value = tree.value_len(&key)?.unwrap_or(0);
+    // Two lengths of four bytes.
+    expect_fits(value + key.len() as u64 + 8)
 }
 
 /// A value for Java, or null.

@@ -7,14 +7,14 @@
 //! ```
 //!
 //! Over a tree it keeps a cursor. A cursor of a transaction borrows it, so over a transaction the scan keeps the last key that
-//! it gave, and begins anew behind it with each call.
+//! it gave, and begins anew behind it with each call. Steps from there that have failed fail again, and are passed over then.
 
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jni::objects::{JByteArray, JByteBuffer, JObject};
 use jni::sys::{jint, jlong};
-use store::{Cursor, Db, ReadCursor, Tree};
+use store::{Cursor, Db, Error, ReadCursor, Tree};
 
 use crate::bytes::in_buffer;
 use crate::call::native;
@@ -37,7 +37,8 @@ kind!(Scan, "scan");
 /// What is walked over.
 pub(crate) enum Over {
     Tree(Box<Cursor>),
-    Transaction(Arc<Shared>, Tree),
+    /// And how many steps have failed since the last key.
+    Transaction(Arc<Shared>, Tree, usize),
 }
 
 struct Walk {
@@ -78,13 +79,14 @@ impl Walk {
         }
         let rest = &mut self.rest;
         let filled = match &mut self.over {
-            Over::Tree(cursor) => rest.fill(&mut **cursor, pairs, |_| {}),
-            Over::Transaction(shared, tree) => shared.with(|transaction| {
-                let mut last = None;
+            Over::Tree(cursor) => rest.fill(&mut **cursor, pairs, &mut ()),
+            Over::Transaction(shared, tree, failed) => shared.with(|transaction| {
+                let mut track = Anew { last: None, failed: *failed, told: *failed };
                 let mut cursor = transaction.of(tree)?.cursor();
                 (rest.has_begun, rest.waits) = (false, false);
-                let filled = rest.fill(&mut cursor, pairs, |key| last = Some(key.to_vec()));
-                if let Some(key) = last {
+                let filled = rest.fill(&mut cursor, pairs, &mut track);
+                *failed = track.failed;
+                if let Some(key) = track.last {
                     rest.near = Bound::Excluded(key);
                 }
                 filled
@@ -98,18 +100,77 @@ impl Walk {
     }
 }
 
+/// A way that is told what it comes to.
+trait Track {
+    /// A pair was given, or cannot be.
+    fn passed(&mut self, key: &[u8]);
+
+    /// A step has failed; says whether the caller has heard of that already.
+    fn was_told(&mut self, error: &Error) -> bool;
+}
+
+/// A cursor that stays knows where it is.
+impl Track for () {
+    fn passed(&mut self, _key: &[u8]) {}
+
+    fn was_told(&mut self, _error: &Error) -> bool {
+        false
+    }
+}
+
+/// Whether a step that has failed so goes on behind what it has met, if it is done again. Others try the same again.
+pub(crate) fn is_of_pair(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { .. } | Error::Io { .. })
+}
+
+/// The way of a cursor that is made anew for each call.
+struct Anew {
+    last: Option<Vec<u8>>,
+    /// Steps that have failed since the last key. They tell no key to go on behind.
+    failed: usize,
+    /// How many of them, from calls before, this call has not come to.
+    told: usize,
+}
+
+impl Track for Anew {
+    fn passed(&mut self, key: &[u8]) {
+        (self.last, self.failed, self.told) = (Some(key.to_vec()), 0, 0);
+    }
+
+    fn was_told(&mut self, error: &Error) -> bool {
+        if !is_of_pair(error) {
+            return false;
+        }
+        match self.told.checked_sub(1) {
+            Some(told) => self.told = told,
+            None => {
+                self.failed += 1;
+                return false;
+            }
+        }
+        true
+    }
+}
+
 impl Rest {
-    /// Goes on from where it was. `passed` is told each key that is given, or that cannot be.
+    /// Goes on from where it was. `track` is told what it comes to.
     fn fill(
         &mut self,
         cursor: &mut impl ReadCursor,
         pairs: &mut Pairs<'_>,
-        mut passed: impl FnMut(&[u8]),
+        track: &mut impl Track,
     ) -> Result<()> {
         while !self.has_ended {
-            if !self.waits && !self.step(cursor)? {
-                self.has_ended = true;
-                break;
+            if !self.waits {
+                match self.step(cursor) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.has_ended = true;
+                        break;
+                    }
+                    Err(Failure::Store(error)) if track.was_told(&error) => continue,
+                    Err(failure) => return Err(failure),
+                }
             }
             self.waits = false;
             let Some(key) = cursor.key() else { continue };
@@ -122,7 +183,7 @@ impl Rest {
                     self.waits = true;
                     break;
                 }
-                passed(key);
+                track.passed(key);
                 continue;
             }
             match cursor.pair() {
@@ -131,14 +192,14 @@ impl Rest {
                         self.waits = true;
                         break;
                     }
-                    passed(key);
+                    track.passed(key);
                 }
                 // Its value was large, and was removed before it was read.
                 Ok(None) => {}
                 Err(error) => {
                     // That pair is lost, and the next ones are not.
                     if let Some(key) = cursor.key() {
-                        passed(key);
+                        track.passed(key);
                     }
                     return Err(error.into());
                 }
@@ -244,6 +305,7 @@ native! {
             txn.of(tree)?;
             Ok(tree.clone())
         })?;
-        keep(Scan::new(&txn.db, Over::Transaction(Arc::clone(&txn.shared), tree), keys, flags))
+        let over = Over::Transaction(Arc::clone(&txn.shared), tree, 0);
+        keep(Scan::new(&txn.db, over, keys, flags))
     }
 }

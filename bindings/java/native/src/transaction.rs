@@ -9,7 +9,7 @@ use store::{Attempts, Db, Error, Swap, Transaction};
 use crate::bytes::{Taken, give_some, give_values, unpack};
 use crate::call::native;
 use crate::failure::{Failure, Result};
-use crate::read::{AnyTree, Keys, copy_part, edge, give_pair, give_value};
+use crate::read::{AnyTree, Keys, copy_part, edge, expect_value_fits, give_pair, give_value};
 use crate::table::{find, kind};
 
 /// A transaction, until it is committed or aborted.
@@ -156,7 +156,10 @@ native! {
 native! {
     fn txn_take(env, txn: Txn, _tree: JObject<'l>, tree: jlong, key: JByteArray<'l>) -> JByteArray<'l> {
         let key = Taken::new(env, &key)?;
-        let old = txn.with(tree, |txn, tree| Ok(txn.remove(tree, key.bytes())?))?;
+        let old = txn.with(tree, |txn, tree| {
+            expect_value_fits(&txn.of(tree)?, &key)?;
+            Ok(txn.remove(tree, key.bytes())?)
+        })?;
         give_some(env, old.as_deref())
     }
 }

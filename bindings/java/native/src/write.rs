@@ -10,7 +10,7 @@ use store::Swap;
 use crate::bytes::{Taken, give_some};
 use crate::call::native;
 use crate::failure::{Failure, Result, invalid};
-use crate::read::{AnyTree, Keys, give_pair};
+use crate::read::{AnyTree, Keys, expect_pair_fits, expect_value_fits, give_pair};
 
 /// Bytes that are asked of a stream at once.
 const PIECE: usize = 64 << 10;
@@ -47,7 +47,9 @@ native! {
     /// Removes a key; its value, or null.
     fn tree_take(env, tree: AnyTree, key: JByteArray<'l>) -> JByteArray<'l> {
         let key = Taken::new(env, &key)?;
-        let old = tree.writable()?.remove(key.bytes())?;
+        let tree = tree.writable()?;
+        expect_value_fits(tree, &key)?;
+        let old = tree.remove(key.bytes())?;
         give_some(env, old.as_deref())
     }
 }
@@ -56,7 +58,9 @@ native! {
     /// Sets a value; the old one, or null.
     fn tree_swap(env, tree: AnyTree, key: JByteArray<'l>, value: JByteArray<'l>) -> JByteArray<'l> {
         let (key, value) = (Taken::new(env, &key)?, Taken::new(env, &value)?);
-        let old = tree.writable()?.insert(key.bytes(), value.bytes())?;
+        let tree = tree.writable()?;
+        expect_value_fits(tree, &key)?;
+        let old = tree.insert(key.bytes(), value.bytes())?;
         give_some(env, old.as_deref())
     }
 }
@@ -94,6 +98,7 @@ native! {
 native! {
     fn tree_pop(env, tree: AnyTree, last: jboolean) -> JByteArray<'l> {
         let tree = tree.writable()?;
+        expect_pair_fits(tree, last)?;
         let pair = if last { tree.pop_last()? } else { tree.pop_first()? };
         give_pair(env, pair)
     }

@@ -108,7 +108,8 @@ class _Reads(Mapping[bytes, bytes]):
         keys alone and reads no large value; without `keys` it gives values alone.
 
         The tree may be written meanwhile. The iterator reads up to 256 pairs ahead, and gives each pair as it was when
-        it was read; a key that stays is met once. Take a snapshot to see one moment.
+        it was read; a key that stays is met once. Take a snapshot to see one moment. If a pair cannot be read, those
+        before it are given first, and the error ends the iteration: another one may begin behind that pair.
         """
         return self._iterate(start, stop, prefix, reverse, keys, values)
 

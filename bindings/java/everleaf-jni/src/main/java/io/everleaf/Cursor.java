@@ -4,8 +4,8 @@ import java.util.Objects;
 
 /**
  * A place in a tree. A new cursor is at neither end: {@link #next} goes to the first pair, {@link #prev} to the last one. If the
- * pair under it is removed, it keeps key and value, and goes on from there. One thread at a time may use it. For many pairs in
- * a row a {@link Scan} is faster.
+ * pair under it is removed, it keeps key and value, and goes on from there. If one pair cannot be read, the next step goes on
+ * behind it. One thread at a time may use it. For many pairs in a row a {@link Scan} is faster.
  */
 public final class Cursor extends Handle {
     Cursor(long number, Db db) {

@@ -6,8 +6,9 @@ import java.util.concurrent.ArrayBlockingQueue;
 
 /**
  * A walk over a range, which gets many pairs from the library at once: so it may not see what others write near the place where
- * it is. Call {@link #next}, and then {@link #key} and {@link #value}. A scan of a transaction counts what it has got as read,
- * and ends with the transaction.
+ * it is. Call {@link #next}, and then {@link #key} and {@link #value}. If one pair cannot be read, those before it are given
+ * first, and the call after the exception goes on behind it. A scan of a transaction counts what it has got as read, and ends
+ * with the transaction.
  */
 public final class Scan extends Handle {
     /** Bytes of the first buffer: most ranges are short. */

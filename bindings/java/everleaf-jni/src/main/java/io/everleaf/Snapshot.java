@@ -17,7 +17,7 @@ public final class Snapshot extends Handle {
         return tree == 0 ? null : new SnapshotTree(tree, name, db);
     }
 
-    /** A tree as it was then. */
+    /** A tree as it was then: empty if it was made later. */
     public SnapshotTree of(Tree tree) {
         return new SnapshotTree(Native.snapshotOf(this, number(), tree, tree.number()), tree.name(), db);
     }

@@ -88,7 +88,7 @@ public final class Transaction extends Handle {
         return Native.txnInsertNew(this, number(), tree, tree.number(), key, Objects.requireNonNull(value));
     }
 
-    /** Removes a key and returns the value that it had, or null. */
+    /** Removes a key and returns the value that it had, or null, as {@link Tree#take} does. */
     public byte[] take(Tree tree, byte[] key) {
         return Native.txnTake(this, number(), tree, tree.number(), Objects.requireNonNull(key));
     }

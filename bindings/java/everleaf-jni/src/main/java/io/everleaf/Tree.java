@@ -41,12 +41,22 @@ public final class Tree extends ReadTree {
         return Native.treeReplace(this, number(), Objects.requireNonNull(key), Objects.requireNonNull(value));
     }
 
-    /** Removes a key and returns the value that it had, or null. */
+    /**
+     * Removes a key and returns the value that it had, or null. A value that fits no array is refused and stays, unless another
+     * thread sets it at that moment. After an {@link OutOfMemoryError} the key may be gone.
+     *
+     * @throws InvalidException if the value fits no array
+     */
     public byte[] take(byte[] key) {
         return Native.treeTake(this, number(), Objects.requireNonNull(key));
     }
 
-    /** Sets the value of a key and returns the one that it had, or null. */
+    /**
+     * Sets the value of a key and returns the one that it had, or null. An old value that fits no array is refused and stays, as
+     * {@link #take} says. After an {@link OutOfMemoryError} the new value may be set.
+     *
+     * @throws InvalidException if the old value fits no array
+     */
     public byte[] swap(byte[] key, byte[] value) {
         return Native.treeSwap(this, number(), Objects.requireNonNull(key), Objects.requireNonNull(value));
     }
@@ -95,12 +105,17 @@ public final class Tree extends ReadTree {
         return Native.treeClear(this, number());
     }
 
-    /** Removes the pair with the smallest key and returns it, or null. */
+    /**
+     * Removes the pair with the smallest key and returns it, or null. A pair that fits no array is refused and stays, as
+     * {@link #take} says. After an {@link OutOfMemoryError} the pair may be gone.
+     *
+     * @throws InvalidException if the pair fits no array
+     */
     public Pair popFirst() {
         return Texts.pair(Native.treePop(this, number(), false));
     }
 
-    /** Removes the pair with the largest key and returns it, or null. */
+    /** Removes the pair with the largest key and returns it, or null, as {@link #popFirst} does with the smallest one. */
     public Pair popLast() {
         return Texts.pair(Native.treePop(this, number(), true));
     }

@@ -16,9 +16,13 @@ import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
+import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
 /** What the model test does not do: pools, epochs, streams, transactions that meet. */
@@ -189,6 +193,115 @@ class MethodsTest {
             assertTrue(stats.durableEpoch() <= stats.epoch());
             assertNotEquals(new java.util.UUID(0, 0), stats.uuid());
             assertEquals(1, stats.openGeneration());
+        }
+    }
+
+    private static String walk(BooleanSupplier step, Supplier<byte[]> key) {
+        StringBuilder keys = new StringBuilder();
+        while (keys.length() < 20) {
+            try {
+                if (!step.getAsBoolean()) {
+                    break;
+                }
+                keys.append(s(key.get()));
+            } catch (CorruptException failure) {
+                keys.append('!');
+            }
+        }
+        return keys.toString();
+    }
+
+    private static void walks(Transaction transaction, Tree tree) {
+        try (Scan scan = transaction.scan(tree, Range.all());
+                Scan reverse = transaction.scan(tree, Range.all().reversed());
+                Scan keys = transaction.scan(tree, Range.all().from(b("e")).keysOnly());
+                Cursor cursor = transaction.cursor(tree)) {
+            assertEquals("abc!!fg", walk(scan::next, scan::key));
+            assertEquals("gf!!cba", walk(reverse::next, reverse::key));
+            assertEquals("fg", walk(keys::next, keys::key).replace("e", "").replace("!", ""));
+            assertEquals("abc!!fg", walk(cursor::next, cursor::key));
+            assertEquals("gf!!cba", walk(cursor::prev, cursor::key));
+            assertTrue(cursor.first());
+            assertEquals("bc!!fg", walk(cursor::next, cursor::key));
+            assertTrue(cursor.last());
+            assertEquals("f!!cba", walk(cursor::prev, cursor::key));
+            // From the pair itself on, and back.
+            assertThrows(CorruptException.class, () -> cursor.seek(b("d")));
+            assertNull(cursor.key());
+            assertEquals("!fg", walk(cursor::next, cursor::key));
+            assertThrows(CorruptException.class, () -> cursor.seekForPrev(b("e")));
+            assertEquals("!cba", walk(cursor::prev, cursor::key));
+            assertTrue(cursor.seek(b("c")));
+            assertThrows(CorruptException.class, cursor::next);
+            assertNull(cursor.key());
+            assertEquals("cba", walk(cursor::prev, cursor::key));
+        }
+    }
+
+    @Test
+    void aTransactionPassesOverPairsThatCannotBeRead() throws IOException {
+        Path path = folder.resolve("pool.ever");
+        try (Db db = open();
+                Tree tree = db.tree("t")) {
+            for (byte key = 'a'; key <= 'g'; key++) {
+                byte[] value = new byte[key == 'd' || key == 'e' ? 20_000 : 3];
+                Arrays.fill(value, (byte) (key ^ 0xA5));
+                tree.put(new byte[] {key}, value);
+            }
+        }
+        byte[] file = Files.readAllBytes(path);
+        for (byte key : b("de")) {
+            int run = 0;
+            int at = 0;
+            while (run < 1000) {
+                run = file[at++] == (byte) (key ^ 0xA5) ? run + 1 : 0;
+            }
+            file[at - 500] ^= 1;
+        }
+        Files.write(path, file);
+        try (Db db = open();
+                Tree tree = db.tree("t");
+                Transaction transaction = db.begin()) {
+            assertTrue(transaction.contains(tree, b("a")));
+            walks(transaction, tree);
+            // Now it needs the values of before, and nobody could keep them.
+            tree.put(b("d"), b("new"));
+            tree.put(b("e"), b("new"));
+            walks(transaction, tree);
+        }
+    }
+
+    /** It is there after the exception, and not lost. */
+    @Test
+    void aValueThatFitsNoArrayStays() {
+        InputStream zeros = new InputStream() {
+            @Override
+            public int read() {
+                return 0;
+            }
+
+            @Override
+            public int read(byte[] into, int at, int length) {
+                return length;
+            }
+        };
+        // So that the file is small.
+        Options options = new Options().compression(Options.Compression.LZ4);
+        try (Db db = Db.open(folder.resolve("pool.ever"), options);
+                Tree tree = db.tree("t")) {
+            tree.putFrom(b("k"), zeros, Integer.MAX_VALUE);
+            for (Executable change : List.<Executable>of(
+                    () -> tree.take(b("k")),
+                    () -> tree.swap(b("k"), b("")),
+                    tree::popFirst,
+                    tree::popLast,
+                    () -> db.transact(transaction -> transaction.take(tree, b("k"))))) {
+                InvalidException failure = Help.fails(InvalidException.class, ErrorCode.INVALID, change);
+                assertTrue(failure.getMessage().contains("readAt"), failure.getMessage());
+                assertEquals(Integer.MAX_VALUE, tree.valueLength(b("k")));
+            }
+            tree.put(b("k"), b("v"));
+            assertEquals("v", s(tree.take(b("k"))));
         }
     }
 

@@ -104,6 +104,24 @@ abstract class EverleafStore implements StateStore {
         } catch (EverleafException failure) {
             throw new ProcessorStateException("Error opening store " + name + " in " + context.stateDir(), failure);
         }
+        try {
+            begin(root);
+        } catch (RuntimeException failure) {
+            // Streams closes what it has registered, and nothing else.
+            try {
+                if (isOpen) {
+                    close();
+                } else {
+                    pool.close();
+                }
+            } catch (RuntimeException another) {
+                failure.addSuppressed(another);
+            }
+            throw failure;
+        }
+    }
+
+    private void begin(StateStore root) {
         opened();
         metrics = new StoreMetrics(context, layout.kind().scope, name, pool);
         isOpen = true;
@@ -266,14 +284,26 @@ abstract class EverleafStore implements StateStore {
             iterator.close();
         }
         try {
-            pool.close();
-            if (damage != null && isLogged) {
-                StorePool.setAside(name, context, damage.getMessage());
-            }
+            closePool();
         } catch (EverleafException failure) {
             throw new ProcessorStateException("Error while closing store " + name, failure);
         } finally {
             metrics.close();
+        }
+    }
+
+    private void closePool() {
+        String known = damage == null ? null : damage.getMessage();
+        try {
+            pool.close();
+        } catch (CorruptException met) {
+            known = met.getMessage();
+            throw met;
+        } finally {
+            // Also if the close has failed: the task would be built anew with the same file for ever.
+            if (known != null && isLogged) {
+                StorePool.setAside(name, context, known);
+            }
         }
     }
 

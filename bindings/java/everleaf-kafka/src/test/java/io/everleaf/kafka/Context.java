@@ -22,6 +22,7 @@ final class Context implements StateStoreContext {
     final Map<String, Object> configs = new HashMap<>();
     StreamsMetrics metrics;
     Runnable onCallback = () -> {};
+    Runnable onRegister = () -> {};
     private final File folder;
     private Optional<RecordMetadata> metadata = Optional.empty();
     private StateRestoreCallback restore;
@@ -93,6 +94,7 @@ final class Context implements StateStoreContext {
 
     @Override
     public void register(StateStore store, StateRestoreCallback callback) {
+        onRegister.run();
         restore = callback;
     }
 

@@ -210,6 +210,22 @@ class DamageTest {
         assertEquals(1L, open.committedOffset(LOG));
     }
 
+    @Test
+    void aCloseMeetsItToo() throws Exception {
+        EverleafKeyValueStore store = damaged();
+        store.put(key(1), value(1));
+        store.commit(Map.of(LOG, (long) KEYS));
+        // The close writes to pages that are not there any more.
+        try (FileChannel channel = FileChannel.open(file(), StandardOpenOption.WRITE)) {
+            channel.truncate(channel.size() / 2);
+        }
+        ProcessorStateException failure = assertThrows(ProcessorStateException.class, store::close);
+        assertTrue(failure.getCause() instanceof CorruptException, "" + failure.getCause());
+        assertFalse(Files.exists(file()));
+        assertTrue(Files.exists(aside()));
+        assertNull(keys().committedOffset(LOG));
+    }
+
     /** There Kafka 4.4.0 would lose the records that it has read and not committed. */
     @Test
     void underExactlyOnceItEndsTheThread() throws Exception {

@@ -132,6 +132,22 @@ class StoreTest {
         assertEquals(List.of(), all(store.all()));
     }
 
+    /** Streams closes a store that it has registered, and no other. */
+    @Test
+    void aStoreThatCannotBeginLeavesNothingOpen() {
+        EverleafKeyValueStore other = new EverleafKeyValueStore("other");
+        context.onRegister = () -> {
+            throw new IllegalStateException("registered twice");
+        };
+        assertThrows(IllegalStateException.class, () -> other.init(context, other));
+        assertFalse(other.isOpen());
+        context.onRegister = () -> {};
+        // Another open of the same file would be refused.
+        other.init(context, other);
+        assertTrue(other.isOpen());
+        other.close();
+    }
+
     @Test
     void withoutOffsetsTheyAreForgotten() {
         put("a", "1");
