@@ -407,7 +407,8 @@ fn a_power_cut_or_a_fault_leaves_the_end_of_an_epoch_that_the_program_has_ended(
     let wanted = count(20_000, 1_000_000);
     for before in MANUAL {
         let Tally { cuts, kept_by_system, within, evictions, .. } = runs(before, wanted / 4);
-        assert!(kept_by_system > cuts / 50 && within > cuts / 50, "{kept_by_system}, {within}");
+        // One in fifty on average.
+        assert!(kept_by_system > cuts / 80 && within > cuts / 50, "{kept_by_system}, {within}");
         assert!(evictions > cuts / 10, "{evictions}");
     }
 }
