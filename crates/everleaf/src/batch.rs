@@ -7,6 +7,7 @@ use everleaf_pmem::fallible::taken;
 
 use crate::engine::{Buffer, Change, Engine, Share, TreeChanges, TreeHandle};
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX, check_key, check_value};
+use crate::sorted::head_of;
 use crate::{AsBytes, Durability, Error, Result, Tree};
 
 /// What memory here is for.
@@ -87,15 +88,6 @@ fn list_bytes<T>(room: usize) -> u64 {
 fn growth<T>(list: &Vec<T>) -> u64 {
     let room = list.capacity();
     if list.len() < room { 0 } else { list_bytes::<T>(room.max(2) * 2) - list_bytes::<T>(room) }
-}
-
-/// The first eight bytes of a key, as a number that is greater for a greater key; zeros stand for those that a shorter
-/// one lacks.
-fn head_of(key: &[u8]) -> u64 {
-    match key.first_chunk() {
-        Some(head) => u64::from_be_bytes(*head),
-        None => key.iter().rev().fold(0, |head, byte| head >> 8 | u64::from(*byte) << 56),
-    }
 }
 
 impl Drop for Batch {

@@ -136,11 +136,7 @@ impl Ends {
                 // It was removed before its value was read.
                 Ok(false) => {}
                 Err(error) => {
-                    // One value that cannot be read ends nothing, nor one that was not kept.
-                    self.ended = !matches!(
-                        error,
-                        Error::Corrupt { .. } | Error::Io { .. } | Error::SnapshotTooOld { .. }
-                    );
+                    self.ended = !is_of_a_pair(&error);
                     return Some(Err(error));
                 }
             }
@@ -167,6 +163,12 @@ impl Ends {
             .field("to", &self.back.bound(false))
             .finish_non_exhaustive()
     }
+}
+
+/// Whether an error may be of one pair, which cannot be read or was not kept. It ends no walk: the next step goes on behind
+/// that pair, or finds that the whole moment is too old.
+pub(crate) fn is_of_a_pair(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { .. } | Error::Io { .. } | Error::SnapshotTooOld { .. })
 }
 
 impl Drop for Ends {

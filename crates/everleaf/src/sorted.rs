@@ -90,13 +90,12 @@ impl<V> Sorted<V> {
 
     /// The same, if the key is not below the entry at `near`. It costs less the nearer that is.
     pub fn place_behind(&self, key: &[u8], near: Place) -> Result<Place, Place> {
-        let Some(list) = self.lists.get(near.0) else { return self.place(key) };
-        let later = &self.lists[near.0 + 1..];
+        let Some(later) = self.lists.get(near.0 + 1..) else { return self.place(key) };
         let (no, from) = match gallop(later, |list| list[0].0[..] <= *key) {
             0 => near,
             further => (near.0 + further, 0),
         };
-        let list = if no == near.0 { list } else { &self.lists[no] };
+        let list = &self.lists[no];
         let at = from + gallop(&list[from..], |(k, _)| k[..] < *key);
         if list.get(at).is_some_and(|(k, _)| k[..] == *key) { Ok((no, at)) } else { Err((no, at)) }
     }
@@ -389,6 +388,15 @@ fn gallop<T>(items: &[T], holds: impl Fn(&T) -> bool) -> usize {
     }
     let end = items.len().min(low + step - 1);
     low + items[low..end].partition_point(holds)
+}
+
+/// The first eight bytes of a key, as a number that is greater for a greater key; zeros stand for those that a shorter
+/// one lacks.
+pub(crate) fn head_of(key: &[u8]) -> u64 {
+    match key.first_chunk() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => key.iter().rev().fold(0, |head, byte| head >> 8 | u64::from(*byte) << 56),
+    }
 }
 
 /// The least key above another.

@@ -337,8 +337,7 @@ impl Reclaim for DaxStore {
     }
 
     /// A crash after the key is gone leaks the rest, which the next open gives back.
-    fn finish(&self, tree: &OpenTree<Dax>, key: &[u8], had_pairs: bool) -> Result<()> {
-        let _inside = self.store.gate.pass_or_end_cuts(had_pairs, &self.store.versions);
+    fn finish(&self, tree: &OpenTree<Dax>, key: &[u8]) -> Result<()> {
         self.expect_sound()?;
         self.store.forget(tree, key).map_err(|error| match error {
             Error::Poisoned { cause } => {

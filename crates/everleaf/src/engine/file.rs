@@ -339,8 +339,7 @@ impl Reclaim for FileStore {
         &self.store
     }
 
-    fn finish(&self, tree: &OpenTree<File>, key: &[u8], had_pairs: bool) -> Result<()> {
-        let _inside = self.store.gate.pass_or_end_cuts(had_pairs, &self.store.versions);
+    fn finish(&self, tree: &OpenTree<File>, key: &[u8]) -> Result<()> {
         let _whole = self.whole(false)?;
         self.all_of_it(self.store.forget(tree, key)).map_err(|error| self.why(error))
     }

@@ -11,11 +11,14 @@
 
 use std::ops::Range;
 
+use everleaf_pmem::LINE_BYTES;
 use everleaf_pmem::fallible;
 use everleaf_pmem::fallible::taken;
 use everleaf_pmem::page::prefetch;
 use everleaf_tree::blink::{Before, Was};
+use everleaf_tree::slotted::common;
 
+use crate::sorted::head_of;
 use crate::{Bytes, Error, Result};
 
 pub(super) const IMAGES: &str = "what snapshots see";
@@ -23,9 +26,8 @@ pub(super) const IMAGES: &str = "what snapshots see";
 /// The processor is asked for one so many before it is handed out.
 const AHEAD: usize = 8;
 
-/// The processor is asked for so many lines of memory, of so many bytes, that will be written.
+/// The processor is asked for so many lines of memory that will be written.
 const LINES_AHEAD: usize = 4;
-const LINE: usize = 64;
 
 /// A longer value is not copied again, but kept in the memory that it came in.
 const COPIED_MAX: usize = 1024;
@@ -224,8 +226,8 @@ impl Recents {
     fn prefetch(&self, bytes: usize) {
         prefetch(self.list.as_ptr_range().end.wrapping_add(1).cast());
         let end = self.bytes.as_ptr_range().end;
-        for line in 1..=bytes.div_ceil(LINE).min(LINES_AHEAD) {
-            prefetch(end.wrapping_add(line * LINE));
+        for line in 1..=bytes.div_ceil(LINE_BYTES).min(LINES_AHEAD) {
+            prefetch(end.wrapping_add(line * LINE_BYTES));
         }
     }
 
@@ -288,11 +290,8 @@ impl Recents {
         let mut order = fallible::list(self.list.len(), IMAGES)?;
         let all = 0..self.list.len();
         let Some(first) = all.clone().next().map(key) else { return Ok(order) };
-        let common = all.clone().fold(first.len(), |len, no| {
-            let both = first[..len].iter().zip(key(no));
-            both.take_while(|(a, b)| a == b).count()
-        });
-        order.extend(all.map(|no| (word(&key(no)[common..]), no)));
+        let begin = all.clone().fold(first.len(), |len, no| common(&first[..len], key(no)));
+        order.extend(all.map(|no| (head_of(&key(no)[begin..]), no)));
         order.sort_unstable_by(|&(a, m), &(b, n)| {
             a.cmp(&b).then_with(|| key(m).cmp(key(n))).then_with(|| m.cmp(&n))
         });
@@ -333,14 +332,6 @@ impl Recents {
             *self = Self::default();
         }
     }
-}
-
-/// The first bytes of a key as a number that is in the same order, but for keys that are equal in them.
-fn word(key: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    let len = key.len().min(8);
-    word[..len].copy_from_slice(&key[..len]);
-    u64::from_be_bytes(word)
 }
 
 impl Recent {

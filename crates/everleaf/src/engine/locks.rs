@@ -205,6 +205,12 @@ impl Locks {
         }
     }
 
+    /// When those of a transaction end, if it has some.
+    #[cfg(test)]
+    pub fn ends(&self, id: u64) -> Option<Instant> {
+        lock(&self.owners).iter().find(|owner| owner.id == id).map(|owner| owner.until)
+    }
+
     /// Ends all locks of a transaction.
     pub fn end(&self, id: u64) {
         let mut owners = lock(&self.owners);

@@ -26,9 +26,9 @@ pub(crate) trait Reclaim: Store {
 
     fn trees(&self) -> &NamedTrees<Self::Medium>;
 
-    /// Gives back the pages of a tree that holds no pair any more, and its key. If it `had_pairs` for snapshots that were
-    /// made since, these are given up.
-    fn finish(&self, tree: &OpenTree<Self::Medium>, key: &[u8], had_pairs: bool) -> Result<()>;
+    /// Gives back the pages of a tree that holds no pair any more, and its key. The caller is inside of the gate, or
+    /// alone.
+    fn finish(&self, tree: &OpenTree<Self::Medium>, key: &[u8]) -> Result<()>;
 
     /// Takes from a tree what it has, and its name unless it `stays` as an empty one: at once, also for a crash.
     /// Says how many pairs it had.
@@ -119,7 +119,8 @@ pub(crate) trait Reclaim: Store {
         }
         for _ in 0..PART {
             if !self.enter(|| dropped.tree.tree().strip())? {
-                self.finish(&dropped.tree, key, false)?;
+                let _pass = self.gate().pass();
+                self.finish(&dropped.tree, key)?;
                 self.trees().dropped.remove(dropped);
                 return Ok(());
             }
@@ -147,14 +148,15 @@ pub(crate) trait Reclaim: Store {
         let life = tree.end();
         // Nothing of what it has is kept for snapshots. Others are made while it goes, and see a part of it.
         let give_up = || {
-            let closed = self.trees().gate.close();
+            let closed = self.gate().close();
             self.trees().versions.give_up_all();
             closed
         };
         drop(give_up());
         let emptied = || -> Result<()> {
             while self.enter(|| tree.tree().strip())? {}
-            self.finish(tree, name.as_bytes(), true)
+            let _alone = give_up();
+            self.finish(tree, name.as_bytes())
         };
         emptied().inspect_err(|_| {
             let _closed = give_up();

@@ -933,10 +933,6 @@ pub(crate) struct Closed<'g>(
     InsideGate,
 );
 
-/// One of the two.
-#[expect(dead_code, reason = "held")]
-pub(crate) struct Inside<'g>(Option<Passed<'g>>, Option<Closed<'g>>);
-
 impl Gate {
     pub fn new() -> Self {
         Self(Box::new(std::array::from_fn(|_| CachePadded::default())))
@@ -948,17 +944,6 @@ impl Gate {
         let inside = InsideGate::enter();
         let mine = thread_number() % self.0.len();
         Passed(read(&self.0[mine]), inside)
-    }
-
-    /// Passes; or, if cuts are to end, gives them all up with everybody out, so that no other one is made before this is
-    /// dropped.
-    pub fn pass_or_end_cuts(&self, ends_cuts: bool, versions: &Versions) -> Inside<'_> {
-        if !ends_cuts {
-            return Inside(Some(self.pass()), None);
-        }
-        let closed = self.close();
-        versions.give_up_all();
-        Inside(None, Some(closed))
     }
 
     /// Waits until everybody is out, and keeps them out.

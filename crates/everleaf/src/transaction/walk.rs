@@ -12,7 +12,7 @@ use everleaf_pmem::fallible;
 
 use super::work::Work;
 use crate::cursor::Pair;
-use crate::range::{Keys, OwnedBounds, Range};
+use crate::range::{Keys, OwnedBounds, Range, is_of_a_pair};
 use crate::spans::{Upto, behind};
 use crate::{Bytes, Error, ReadTree, Result, Tree};
 
@@ -144,11 +144,7 @@ impl<T: Item, I: DoubleEndedIterator<Item = Result<T>>> Walk<'_, I> {
                 Ok(Found::End) => self.then = None,
                 Err(error) => {
                     // One pair that cannot be read ends nothing. If the transaction is too old, nothing more comes.
-                    let is_of_a_pair = matches!(
-                        error,
-                        Error::Corrupt { .. } | Error::Io { .. } | Error::SnapshotTooOld { .. }
-                    );
-                    if !is_of_a_pair {
+                    if !is_of_a_pair(&error) {
                         self.then = None;
                     }
                     return Some(Err(error));

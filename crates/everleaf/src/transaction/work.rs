@@ -20,7 +20,6 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::mem;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf_pmem::fallible;
@@ -216,10 +215,10 @@ impl Work {
     pub fn new(
         engine: Share<Engine>,
         (notes_reads, by_leaves): (bool, bool),
-        locker: Option<Locker>,
+        mut locker: Option<Locker>,
     ) -> Self {
         let mut buffer = Buffer::new(engine.buffers());
-        if let Some(locker) = &locker {
+        if let Some(locker) = &mut locker {
             // Those of earlier attempts.
             buffer.set(engine.buffers(), locker.begin());
         }
@@ -567,38 +566,34 @@ impl State {
 
 /// The locks of one transaction, in all its attempts, if it asks for them. They end when the last clone of this is dropped.
 #[derive(Clone)]
-pub(crate) struct Locker(Arc<Locking>);
+pub(crate) struct Locker {
+    locking: Arc<Locking>,
+    /// When all locks of this attempt end, also those that come late.
+    until: Instant,
+}
 
 struct Locking {
     engine: Engine,
     id: u64,
     /// How long the locks last, from the begin of an attempt on.
     lasts: Duration,
-    made: Instant,
-    /// When the attempt began, in nanoseconds after that.
-    begun: AtomicU64,
 }
 
 impl Locker {
     pub fn new(engine: &Engine, lasts: Duration) -> Self {
         let id = engine.locks().new_owner();
-        let (engine, made, begun) = (engine.clone(), Instant::now(), AtomicU64::new(0));
-        Self(Arc::new(Locking { engine, id, lasts, made, begun }))
-    }
-
-    /// Something may last long, and not for ever. All locks of an attempt end together, also those that come late.
-    fn until(&self) -> Instant {
-        const LONGEST: Duration = Duration::from_secs(1 << 30);
-        let begun = Duration::from_nanos(self.0.begun.load(Ordering::Relaxed));
-        self.0.made + begun + self.0.lasts.min(LONGEST)
+        let locking = Arc::new(Locking { engine: engine.clone(), id, lasts });
+        Self { locking, until: Instant::now() }
     }
 
     /// Another attempt begins, with the locks of those before. Says how much memory these take.
-    pub fn begin(&self) -> u64 {
-        let begun = u64::try_from(self.0.made.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.0.begun.store(begun, Ordering::Relaxed);
-        match self.0.is_of_another_process() {
-            false => self.0.engine.locks().renew(self.0.id, self.until()),
+    pub fn begin(&mut self) -> u64 {
+        // Something may last long, and not for ever.
+        const LONGEST: Duration = Duration::from_secs(1 << 30);
+        let Locking { engine, id, lasts } = &*self.locking;
+        self.until = Instant::now() + (*lasts).min(LONGEST);
+        match self.locking.is_of_another_process() {
+            false => engine.locks().renew(*id, self.until),
             true => 0,
         }
     }
@@ -609,10 +604,11 @@ impl Locker {
     /// # Errors
     /// Deadlock, if another one waits for this one: then nothing is locked any more. NoMemory.
     pub fn lock(&self, name: &str, place: LockPlace<'_>) -> Result<(u64, u64)> {
-        if self.0.is_of_another_process() {
+        if self.locking.is_of_another_process() {
             return Err(Error::Forked);
         }
-        let locked = self.0.engine.locks().lock(self.0.id, self.until(), place)?;
+        let Locking { engine, id, .. } = &*self.locking;
+        let locked = engine.locks().lock(*id, self.until, place)?;
         locked.ok_or_else(|| Error::Deadlock { tree: name.into(), key: place.start.to_vec() })
     }
 }
@@ -641,15 +637,22 @@ mod tests {
     #[test]
     fn all_locks_of_an_attempt_end_together() {
         let engine = Engine::open(Place::Memory(1 << 20), &Options::new()).expect("memory");
-        let locker = Locker::new(&engine, Duration::from_millis(1));
+        let mut locker = Locker::new(&engine, Duration::from_millis(1));
+        let (id, mut last) = (locker.locking.id, None);
         for _ in 0..2 {
             locker.begin();
-            let until = locker.until();
-            std::thread::sleep(Duration::from_millis(2));
-            assert_eq!(locker.until(), until);
+            let until = locker.until;
+            for key in [&b"a"[..], b"b"] {
+                let place = LockPlace { tree: 1, start: key, upto: Upto::Itself };
+                locker.lock("t", place).expect("nobody else locks");
+                assert_eq!(engine.locks().ends(id), Some(until));
+                std::thread::sleep(Duration::from_millis(2));
+                // Its time has passed: whoever comes by forgets it.
+                let gives = || engine.locks().give(1, key);
+                std::thread::scope(|scope| scope.spawn(gives).join().expect("no panic"));
+                assert_eq!(engine.locks().ends(id), None);
+            }
+            assert!(last.replace(until) < Some(until), "another attempt has its own time");
         }
-        let before = locker.until();
-        locker.begin();
-        assert!(locker.until() > before, "another attempt has its own time");
     }
 }
