@@ -1,20 +1,11 @@
-//! Many pairs a call, for languages in which a call is dear.
-//!
-//! A scan fills a buffer of the caller with pairs, one behind the other:
-//!
-//! ```text
-//!   key length (u32) | value length (u32) | key | value | key length …
-//! ```
-//!
-//! Over a tree it keeps a cursor. A cursor of a transaction borrows it, so over a transaction the scan keeps the last key
-//! that it gave, and begins anew behind it with each call. Steps from there that have failed fail again, and are passed
-//! over then.
+//! Many pairs a call, for languages in which a call is dear: see [`db::scan`].
 
 use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use db::{Cursor, Db, Error, ReadCursor, Tree};
+use db::scan::{Pairs, Scan};
+use db::{Cursor, Db, Tree};
 
 use crate::batch::tree_of;
 use crate::call::{self, Handle, boxed, buffer, expect_out, give, on, on_mut};
@@ -24,9 +15,6 @@ use crate::pairs::{BOUNDS, EVERLEAF_KEYS_ONLY, EVERLEAF_REVERSE, Keys, keys};
 use crate::tree::{everleaf_tree, of_either};
 use crate::txn::{Shared, everleaf_txn};
 
-/// Bytes before each pair: two lengths.
-const HEAD: usize = 8;
-
 /// The flags that a scan knows.
 const SCAN: u32 = BOUNDS | EVERLEAF_REVERSE | EVERLEAF_KEYS_ONLY;
 
@@ -35,29 +23,12 @@ const SCAN: u32 = BOUNDS | EVERLEAF_REVERSE | EVERLEAF_KEYS_ONLY;
 pub struct everleaf_scan {
     db: Db,
     over: Over,
-    rest: Rest,
-    /// What the next call fails with: it came up behind pairs that were given.
-    failed: Option<Failure>,
+    rest: Scan,
 }
 
 enum Over {
     Tree(Box<Cursor>),
-    /// And how many steps have failed since the last key.
-    Txn(Arc<Shared>, Tree, usize),
-}
-
-/// What a scan has not given yet.
-struct Rest {
-    /// Where it begins, until it has.
-    near: Bound<Vec<u8>>,
-    far: Bound<Vec<u8>>,
-    is_reverse: bool,
-    keys_only: bool,
-    /// The cursor has come to its first pair.
-    has_begun: bool,
-    /// The cursor is at a pair that was not given, because it did not fit.
-    waits: bool,
-    has_ended: bool,
+    Txn(Arc<Shared>, Tree),
 }
 
 impl Handle for everleaf_scan {
@@ -72,211 +43,21 @@ fn owned(bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
 
 impl everleaf_scan {
     fn new(db: &Db, over: Over, range: &Keys<'_>, flags: u32) -> Self {
-        let is_reverse = flags & EVERLEAF_REVERSE != 0;
-        let (near, far) = if is_reverse { (range.to, range.from) } else { (range.from, range.to) };
-        let rest = Rest {
-            near: owned(near),
-            far: owned(far),
-            is_reverse,
-            keys_only: flags & EVERLEAF_KEYS_ONLY != 0,
-            has_begun: false,
-            waits: false,
-            has_ended: false,
-        };
-        everleaf_scan { db: db.clone(), over, rest, failed: None }
+        let range = (owned(range.from), owned(range.to));
+        let (is_reverse, keys_only) =
+            (flags & EVERLEAF_REVERSE != 0, flags & EVERLEAF_KEYS_ONLY != 0);
+        everleaf_scan { db: db.clone(), over, rest: Scan::new(range, is_reverse, keys_only) }
     }
 
     fn fill(&mut self, pairs: &mut Pairs<'_>) -> Result<()> {
-        if let Some(failure) = self.failed.take() {
-            return Err(failure);
-        }
-        let filled = match &mut self.over {
-            Over::Tree(cursor) => self.rest.fill(&mut **cursor, pairs, &mut ()),
-            Over::Txn(txn, tree, failed) => txn.with(|txn| {
-                let mut track = Anew { last: None, failed: *failed, told: *failed };
-                let mut cursor = txn.of(tree)?.cursor();
-                (self.rest.has_begun, self.rest.waits) = (false, false);
-                let filled = self.rest.fill(&mut cursor, pairs, &mut track);
-                *failed = track.failed;
-                if let Some(key) = track.last {
-                    self.rest.near = Bound::Excluded(key);
-                }
-                filled
-            }),
-        };
-        match filled {
-            Err(failure @ Failure::Db(_)) if pairs.count > 0 => self.failed = Some(failure),
-            filled => filled?,
-        }
-        Ok(())
-    }
-}
-
-/// A way that is told what it comes to.
-trait Track {
-    /// A pair was given, or cannot be.
-    fn passed(&mut self, key: &[u8]);
-
-    /// A step has failed; says whether the caller has heard of that already.
-    fn was_told(&mut self, error: &Error) -> bool;
-}
-
-/// A cursor that stays knows where it is.
-impl Track for () {
-    fn passed(&mut self, _key: &[u8]) {}
-
-    fn was_told(&mut self, _error: &Error) -> bool {
-        false
-    }
-}
-
-/// The way of a cursor that is made anew for each call.
-struct Anew {
-    last: Option<Vec<u8>>,
-    /// Steps that have failed since the last key. They tell no key to go on behind.
-    failed: usize,
-    /// How many of them, from calls before, this call has not come to.
-    told: usize,
-}
-
-impl Track for Anew {
-    fn passed(&mut self, key: &[u8]) {
-        (self.last, self.failed, self.told) = (Some(key.to_vec()), 0, 0);
-    }
-
-    fn was_told(&mut self, error: &Error) -> bool {
-        // After other errors the next step tries the same again.
-        if !matches!(error, Error::Corrupt { .. } | Error::Io { .. }) {
-            return false;
-        }
-        match self.told.checked_sub(1) {
-            Some(told) => self.told = told,
-            None => {
-                self.failed += 1;
-                return false;
+        let Self { over, rest, .. } = self;
+        rest.expect_no_error()?;
+        match over {
+            Over::Tree(cursor) => Ok(rest.fill(&mut **cursor, pairs)?),
+            Over::Txn(txn, tree) => {
+                txn.with(|txn| Ok(rest.fill_anew(&mut txn.of(tree)?.cursor(), pairs)?))
             }
         }
-        true
-    }
-}
-
-impl Rest {
-    /// Goes on from where it was. `track` is told what it comes to.
-    fn fill(
-        &mut self,
-        cursor: &mut impl ReadCursor,
-        pairs: &mut Pairs<'_>,
-        track: &mut impl Track,
-    ) -> Result<()> {
-        while !self.has_ended {
-            if !self.waits {
-                match self.step(cursor) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        self.has_ended = true;
-                        break;
-                    }
-                    Err(Failure::Db(error)) if track.was_told(&error) => continue,
-                    Err(failure) => return Err(failure),
-                }
-            }
-            self.waits = true;
-            let Some(key) = cursor.key() else {
-                self.waits = false;
-                continue;
-            };
-            if self.is_behind(key) {
-                self.has_ended = true;
-                break;
-            }
-            let (key, value) = match self.keys_only {
-                true => (key, &[][..]),
-                false => match cursor.pair() {
-                    Ok(Some(pair)) => pair,
-                    // Its value was large, and was removed before it was read.
-                    Ok(None) => {
-                        self.waits = false;
-                        continue;
-                    }
-                    Err(error) => {
-                        // That pair is lost, and the next ones are not.
-                        self.waits = false;
-                        if let Some(key) = cursor.key() {
-                            track.passed(key);
-                        }
-                        return Err(error.into());
-                    }
-                },
-            };
-            if !pairs.push(key, value)? {
-                return Ok(());
-            }
-            track.passed(key);
-            self.waits = false;
-        }
-        Ok(())
-    }
-
-    /// Takes the cursor to the next pair, or the first one.
-    fn step(&mut self, cursor: &mut impl ReadCursor) -> Result<bool> {
-        if self.has_begun {
-            return Ok(if self.is_reverse { cursor.prev() } else { cursor.next() }?);
-        }
-        let is_there = match (&self.near, self.is_reverse) {
-            (Bound::Unbounded, false) => cursor.first(),
-            (Bound::Unbounded, true) => cursor.last(),
-            (Bound::Included(key) | Bound::Excluded(key), false) => cursor.seek(key),
-            (Bound::Included(key) | Bound::Excluded(key), true) => cursor.seek_for_prev(key),
-        };
-        // Also after an error: the cursor goes on behind a pair that cannot be read.
-        self.has_begun = true;
-        match &self.near {
-            Bound::Excluded(near) if is_there.clone()? && cursor.key() == Some(&near[..]) => {
-                Ok(if self.is_reverse { cursor.prev() } else { cursor.next() }?)
-            }
-            _ => Ok(is_there?),
-        }
-    }
-
-    fn is_behind(&self, key: &[u8]) -> bool {
-        match (&self.far, self.is_reverse) {
-            (Bound::Unbounded, _) => false,
-            (Bound::Included(far), false) => key > &far[..],
-            (Bound::Excluded(far), false) => key >= &far[..],
-            (Bound::Included(far), true) => key < &far[..],
-            (Bound::Excluded(far), true) => key <= &far[..],
-        }
-    }
-}
-
-/// A caller's buffer, and what is in it.
-struct Pairs<'a> {
-    buffer: &'a mut [u8],
-    used: usize,
-    count: usize,
-}
-
-impl Pairs<'_> {
-    /// Adds a pair; says whether it had room. The first one must have.
-    fn push(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        // Lengths of keys and values are below 2³² each.
-        let needed = HEAD + key.len() + value.len();
-        let Some(place) = self.buffer.get_mut(self.used..).and_then(|rest| rest.get_mut(..needed))
-        else {
-            return match self.count {
-                0 => Err(Failure::BufferTooSmall { bytes: self.buffer.len(), needed }),
-                _ => Ok(false),
-            };
-        };
-        let (lengths, bytes) = place.split_at_mut(HEAD);
-        lengths[..4].copy_from_slice(&(key.len() as u32).to_ne_bytes());
-        lengths[4..].copy_from_slice(&(value.len() as u32).to_ne_bytes());
-        let (key_place, value_place) = bytes.split_at_mut(key.len());
-        key_place.copy_from_slice(key);
-        value_place.copy_from_slice(value);
-        self.used += needed;
-        self.count += 1;
-        Ok(true)
     }
 }
 
@@ -332,7 +113,7 @@ pub unsafe extern "C" fn everleaf_txn_scan_new(
                 let range = keys((from, from_len), (to, to_len), (flags, SCAN))?;
                 let tree = tree_of(tree)?;
                 txn.shared.with(|txn| Ok(txn.of(tree).map(drop)?))?;
-                let over = Over::Txn(Arc::clone(&txn.shared), tree.clone(), 0);
+                let over = Over::Txn(Arc::clone(&txn.shared), tree.clone());
                 Ok(Some(everleaf_scan::new(&txn.db, over, &range, flags)))
             })
         })
@@ -361,12 +142,12 @@ pub unsafe extern "C" fn everleaf_scan_fill(
         on_mut("everleaf_scan_fill", scan, |scan| {
             expect_out(pairs)?;
             [pairs, used_len, needed_len].into_iter().for_each(|place| give(place, 0));
-            let mut filled = Pairs { buffer: buffer(buf, buf_len)?, used: 0, count: 0 };
-            let outcome = scan.fill(&mut filled);
-            if let Err(Failure::BufferTooSmall { needed, .. }) = outcome {
+            let mut filled = Pairs::new(buffer(buf, buf_len)?);
+            scan.fill(&mut filled)?;
+            if let needed @ 1.. = filled.needed {
                 give(needed_len, needed);
+                return Err(Failure::BufferTooSmall { bytes: buf_len, needed });
             }
-            outcome?;
             give(pairs, filled.count);
             give(used_len, filled.used);
             Ok(if filled.count == 0 { EVERLEAF_NOT_FOUND } else { EVERLEAF_OK })

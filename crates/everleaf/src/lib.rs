@@ -85,6 +85,8 @@ mod memory;
 mod options;
 mod range;
 mod read_tree;
+#[doc(hidden)]
+pub mod scan;
 mod single;
 mod snapshot;
 mod sorted;

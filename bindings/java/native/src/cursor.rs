@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jni::Env;
 use jni::objects::{JByteArray, JObject};
 use jni::sys::{jboolean, jint, jlong};
+use store::scan::goes_on_behind;
 use store::{Cursor, Db, ReadCursor, Tree};
 
 use crate::bytes::{Taken, give, give_some};
 use crate::call::native;
 use crate::failure::{Failure, Result, invalid};
 use crate::read::{AnyTree, either};
-use crate::scan::is_of_pair;
 use crate::table::{keep, kind};
 use crate::transaction::{Shared, Txn};
 
@@ -103,7 +103,7 @@ impl Walk {
                 }
             };
             let is_there = is_there.inspect_err(|error| {
-                failed.1 += usize::from(is_of_pair(error));
+                failed.1 += usize::from(goes_on_behind(error));
                 if let Some((last, passed)) = &from {
                     *at = At::Gap(last.clone(), *passed == up);
                 }
@@ -140,7 +140,7 @@ fn go_on(
         match &found {
             Ok(true)
                 if cursor.key().is_some_and(|key| passed.is_some_and(|last| *last == *key)) => {}
-            Err(error) if told > 0 && is_of_pair(error) => told -= 1,
+            Err(error) if told > 0 && goes_on_behind(error) => told -= 1,
             _ => return found,
         }
         found = if up { cursor.next() } else { cursor.prev() };
