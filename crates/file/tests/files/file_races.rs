@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -84,24 +83,8 @@ impl Io for Halting {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
         Ok(Box::new(HaltingFile { file: self.sim.open(path, access)?, disk: self.clone() }))
     }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.sim.exists(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.sim.rename(from, to)
-    }
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.sim.rename_new(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.sim.remove(path)
-    }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.sim.sync_dir(path)
-    }
-    fn entropy(&self) -> io::Result<[u8; 16]> {
-        self.sim.entropy()
-    }
+
+    forward!(sim: exists rename rename_new remove sync_dir entropy);
 }
 
 impl IoFile for HaltingFile {
@@ -118,27 +101,8 @@ impl IoFile for HaltingFile {
         }
         self.file.write_at(bytes, offset)
     }
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_len(bytes)
-    }
-    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
-        self.file.allocate(range)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-    fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
-        self.file.drop_cached(range)
-    }
-    fn lock(&self, shared: bool) -> io::Result<bool> {
-        self.file.lock(shared)
-    }
-    fn unlock(&self) -> io::Result<()> {
-        self.file.unlock()
-    }
+
+    forward!(file: set_len allocate len sync_data drop_cached lock unlock);
 }
 
 /// Pages of a value that fills the first extent, which the journal never takes, and another one.

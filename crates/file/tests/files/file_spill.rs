@@ -196,31 +196,17 @@ impl Drop for Stop<'_> {
 
 /// A file system that takes its time to make a file.
 #[derive(Debug)]
-struct Late(SimIo);
+struct Late {
+    sim: SimIo,
+}
 
 impl Io for Late {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn IoFile>> {
         thread::sleep(Duration::from_micros(500));
-        self.0.open(path, access)
+        self.sim.open(path, access)
     }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.0.exists(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename_new(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.remove(path)
-    }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.0.sync_dir(path)
-    }
-    fn entropy(&self) -> io::Result<[u8; 16]> {
-        self.0.entropy()
-    }
+
+    forward!(sim: exists rename rename_new remove sync_dir entropy);
 }
 
 /// Backups, checkpoints and ends of epochs by one thread while another one writes, and most moments are
@@ -251,7 +237,7 @@ fn a_backup_within_a_spilled_epoch_has_nothing_of_it() {
             let mut progress = |done: u64, _: u64| {
                 is_within |= done == 0 && toy.file.stats().spills > spills;
             };
-            let late = Late(io.clone());
+            let late = Late { sim: io.clone() };
             let epoch = toy.file.backup(&late, &copy, &mut progress).expect("no fault");
             within.fetch_add(u64::from(is_within), Ordering::Relaxed);
             if n % 5 == 0 {

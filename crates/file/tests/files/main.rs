@@ -1,6 +1,9 @@
 //! Tests of files that need no process of their own and do not run long, in one program, so that they are
 //! linked once: `cargo test -p everleaf-file --test files file_proofs::` runs those of one file.
 
+#[macro_use]
+#[path = "../forward/mod.rs"]
+mod forward;
 #[path = "../raw/mod.rs"]
 mod raw;
 #[path = "../toy/mod.rs"]

@@ -4,9 +4,12 @@
 
 #![allow(dead_code, reason = "not every test uses everything")]
 
+#[macro_use]
+#[path = "../forward/mod.rs"]
+mod forward;
+
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -95,42 +98,17 @@ impl Io for Slow {
         let dirty = lock(&self.device.dirty).entry(path.to_owned()).or_default().clone();
         Ok(Box::new(SlowFile { file, dirty, device: self.device.clone() }))
     }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.io.exists(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.io.rename(from, to)
-    }
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.io.rename_new(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.io.remove(path)
-    }
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
-    fn entropy(&self) -> io::Result<[u8; 16]> {
-        self.io.entropy()
-    }
+
+    forward!(io: exists rename rename_new remove entropy);
 }
 
 impl IoFile for SlowFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buf, offset)
-    }
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.dirty.fetch_add(bytes.len() as u64, Ordering::SeqCst);
         self.file.write_at(bytes, offset)
-    }
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_len(bytes)
-    }
-    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
-        self.file.allocate(range)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
     }
     fn sync_data(&self) -> io::Result<()> {
         let (begun, device) = (Instant::now(), &self.device);
@@ -150,13 +128,6 @@ impl IoFile for SlowFile {
         device.longest_us.fetch_max(took, Ordering::SeqCst);
         Ok(())
     }
-    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
-        self.file.drop_cached(range)
-    }
-    fn lock(&self, shared: bool) -> io::Result<bool> {
-        self.file.lock(shared)
-    }
-    fn unlock(&self) -> io::Result<()> {
-        self.file.unlock()
-    }
+
+    forward!(file: read_at set_len allocate len drop_cached lock unlock);
 }

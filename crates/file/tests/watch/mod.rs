@@ -5,6 +5,10 @@
 
 #![allow(dead_code, reason = "not every test uses everything")]
 
+#[macro_use]
+#[path = "../forward/mod.rs"]
+mod forward;
+
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -94,30 +98,11 @@ impl Io for Watch {
         self.guard.lock().unwrap_or_else(PoisonError::into_inner).is_stale = true;
         Ok(Box::new(WatchedFile { file, watch: self.clone() }))
     }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.sim.exists(path)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.sim.rename(from, to)
-    }
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.sim.rename_new(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.sim.remove(path)
-    }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.sim.sync_dir(path)
-    }
-    fn entropy(&self) -> io::Result<[u8; 16]> {
-        self.sim.entropy()
-    }
+
+    forward!(sim: exists rename rename_new remove sync_dir entropy);
 }
 
 impl IoFile for WatchedFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.file.read_at(buf, offset)
-    }
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if offset >= 2 * SUPER {
             self.watch.look(offset..offset + bytes.len() as u64, "a write");
@@ -128,26 +113,13 @@ impl IoFile for WatchedFile {
         self.watch.look(bytes..u64::MAX, "a cut");
         self.file.set_len(bytes)
     }
-    fn allocate(&self, range: Range<u64>) -> io::Result<()> {
-        self.file.allocate(range)
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()?;
         self.watch.guard.lock().unwrap_or_else(PoisonError::into_inner).is_stale = true;
         Ok(())
     }
-    fn drop_cached(&self, range: Range<u64>) -> io::Result<()> {
-        self.file.drop_cached(range)
-    }
-    fn lock(&self, shared: bool) -> io::Result<bool> {
-        self.file.lock(shared)
-    }
-    fn unlock(&self) -> io::Result<()> {
-        self.file.unlock()
-    }
+
+    forward!(file: read_at allocate len drop_cached lock unlock);
 }
 
 /// The file's length.
