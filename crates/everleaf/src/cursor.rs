@@ -508,7 +508,8 @@ impl Cursor {
     /// # Ok(())
     /// # }
     /// ```
-    #[inline]
+    // With more than one caller in a crate, the compiler would make it a call, which costs as much as what it does.
+    #[inline(always)]
     pub fn pair(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if !self.at.has_all() {
             self.read_value()?;
