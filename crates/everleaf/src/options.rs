@@ -199,6 +199,10 @@ impl Options {
     /// [intervals](Options::interval), as measured, then the bound is as much as the disk takes in that time, but at
     /// least 1 MiB. So a write is on disk ten intervals and two syncs after it returned, whatever the number of
     /// writers, on a disk that takes 1 MiB in four intervals.
+    ///
+    /// Where the program ends epochs, what waits is written to the journal as it comes, so writers do not wait for that. But
+    /// while an epoch that has ended is being synced, the next one stays in memory, and writers wait for the sync when that is
+    /// as much as this, and at least 1 MiB.
     #[must_use]
     pub fn pending_bytes(mut self, pending_bytes: u64) -> Self {
         self.pending_bytes = pending_bytes;

@@ -46,7 +46,8 @@ pub struct FileOptions {
     /// that, here and in the other numbers of bytes.
     pub journal_bytes: u64,
     /// Bytes that are not durable, above which steps wait for a commit, if there is a thread that ends
-    /// epochs; fewer on a slow disk. Memory takes up to five times as much while they are written.
+    /// epochs; fewer on a slow disk. If there is none: bytes of the running epoch in memory, above which steps wait for
+    /// the sync of the epoch before, because nothing can be spilled until then. Memory takes up to five times as much while they are written.
     pub pending_bytes: u64,
     /// Bytes that the running epoch notes in memory before they are written to the journal, without being
     /// durable by that, if there is no thread that ends epochs; fewer where many pools share memory.

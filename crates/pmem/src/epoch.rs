@@ -205,7 +205,7 @@ impl<S, const N: usize> Epochs<S, N> {
         self.face.durable.load(Ordering::Acquire)
     }
 
-    /// The last durable epoch and the running one, for an assertion: no point of a test's schedule.
+    /// The last durable epoch and the running one, for an assertion or an estimate: no point of a test's schedule.
     pub fn peek(&self) -> (u64, u64) {
         (self.face.durable.load(Ordering::Relaxed), self.face.clock.load(Ordering::Relaxed))
     }

@@ -136,6 +136,9 @@ impl Inner {
         if barrier & CROWDED != 0 && self.ahead.is_manual {
             self.relieve();
         }
+        if barrier & SPILL != 0 {
+            self.spill_in_turn();
+        }
         if barrier & FULL != 0 {
             self.wait_for_turn();
         }
@@ -208,7 +211,7 @@ impl Inner {
         }
         self.measure_memory();
         self.bounds.look(&self.barrier);
-        self.spills.look(epoch, &self.bounds, &self.barrier);
+        self.spills.look(self.epochs.peek(), &self.bounds, &self.barrier);
     }
 
     /// Why no step may begin.

@@ -88,7 +88,7 @@ impl Inner {
     }
 
     /// Says that an epoch is durable, to threads, too.
-    fn tell_kept(&self, kept: Option<EpochEnd>) {
+    pub(crate) fn tell_kept(&self, kept: Option<EpochEnd>) {
         if let Some(end) = kept {
             self.epochs.wake();
             self.wake_keeper(false);
@@ -141,23 +141,5 @@ impl Job for Syncs {
         if let Some(inner) = self.inner.upgrade() {
             inner.poison(Error::Interrupted { what: "the end of an epoch was cut off" });
         }
-    }
-}
-
-impl Inner {
-    /// Sees to what waits for a sync before more of the running epoch is written. Says whether that may go on.
-    pub(crate) fn makes_way(&self, commit: &mut Commit) -> Result<bool> {
-        if commit.closed.is_some() {
-            // The epoch before is not written.
-            return Ok(false);
-        }
-        if commit.ended.is_none() {
-            return Ok(true);
-        }
-        if self.ahead.syncs.get().is_some() {
-            // The task is at it, or about to be.
-            return Ok(false);
-        }
-        self.keep_last(commit).map(|_| true)
     }
 }

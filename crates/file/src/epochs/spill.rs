@@ -10,7 +10,8 @@
 //! slots ──(SPILL_BYTES noted)──> block, piece 0     slots ──> block, piece 1  …  end ──> last piece, sync
 //! ```
 //!
-//! Nothing waits for a spill. When 64 times as much has been written, a task syncs that, together with large
+//! Nothing waits for a spill, but for one that cannot begin: while an epoch that has ended is being synced, the next one
+//! stays in memory. Who finds that a lot is there, and has nothing in hand, waits for that sync and spills. When 64 times as much has been written, a task syncs that, together with large
 //! values, so that the end of the epoch finds little that the disk still has to write. The writer does it where there
 //! is no task, or the disk is far behind.
 //!
@@ -23,6 +24,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use everleaf_pmem::error::Result;
+use everleaf_pmem::locks::MutexGuard;
+use everleaf_pmem::sync::lock_plain as lock;
 
 use crate::epochs::barrier::SPILL;
 use crate::epochs::slots::shrink;
@@ -38,7 +41,7 @@ impl Inner {
     #[cold]
     pub(crate) fn spill_soon(&self) -> Result<()> {
         match self.ahead.syncs.get() {
-            Some(task) if !self.spills.is_overdue(self.epochs.now(), &self.bounds) => {
+            Some(task) if !self.spills.is_overdue(self.epochs.peek(), &self.bounds) => {
                 // Whoever tells of more from now on asks again.
                 self.barrier.fetch_and(!SPILL, Ordering::SeqCst);
                 task.wake();
@@ -53,7 +56,7 @@ impl Inner {
     /// # Errors
     /// Those of [`spill`](Self::spill).
     pub(crate) fn spill_now(&self) -> Result<()> {
-        if self.spills.is_due(self.epochs.now(), &self.bounds) {
+        if self.spills.is_due(self.epochs.peek(), &self.bounds) {
             self.try_spill()?;
         }
         self.sync_spilled()
@@ -78,28 +81,54 @@ impl Inner {
     /// Those of writing: another one than that has poisoned the file.
     fn try_spill(&self) -> Result<()> {
         // Not to be waited for: who ends the epoch may wait for a batch of this thread.
-        let mut commit = match self.commit.try_lock() {
+        let commit = match self.commit.try_lock() {
             Ok(commit) => commit,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
+        // The task sees to what waits for a sync, if there is one, or is at it.
+        let waits = self.ahead.syncs.get().is_none() && commit.closed.is_none();
+        self.spill_with(commit, waits)
+    }
+
+    /// As [`spill`](Self::spill), by a writer that has nothing in hand, if slots hold as much as they may: it waits for
+    /// whoever makes the epoch before this one durable. Its errors show again.
+    #[cold]
+    pub(crate) fn spill_in_turn(&self) {
+        if !self.spills.is_too_much(self.epochs.peek(), &self.bounds) {
+            return;
+        }
+        let begun = Instant::now();
+        let commit = lock(&self.commit);
+        if self.spills.is_too_much(self.epochs.peek(), &self.bounds) {
+            let _ = self.spill_with(commit, true);
+        }
+        observe::stalled(&self.uuid, Stall::Spill, begun.elapsed());
+    }
+
+    /// Spills the running epoch, behind what has ended before it: where that is not durable, it becomes so if the caller
+    /// `waits`, and else nothing is spilled.
+    fn spill_with(&self, mut commit: MutexGuard<'_, Commit>, waits: bool) -> Result<()> {
         // Whoever tells of more from now on asks again.
         self.barrier.fetch_and(!SPILL, Ordering::SeqCst);
-        if !self.makes_way(&mut commit)? {
-            return Ok(());
+        self.check_writable()?;
+        let kept = if waits { self.keep_last(&mut commit)? } else { None };
+        let mut spilled = Ok(());
+        if commit.closed.is_none() && commit.ended.is_none() {
+            spilled = self.spill_running(&mut commit);
+            self.note_room(&spilled);
         }
-        let spilled = self.spill_running(&mut commit);
-        self.note_room(&spilled);
+        drop(commit);
+        self.tell_kept(kept);
         spilled
     }
 
     fn spill_running(&self, commit: &mut Commit) -> Result<()> {
-        self.check_writable()?;
         let epoch = self.epochs.now();
         debug_assert!(self.epochs.peek().0 + 1 == epoch, "it is not closed without this lock");
         // What there was no room for is to be written first.
         let is_left = commit.block.len() > BLOCK_HEAD;
-        if is_left || self.spills.is_due(epoch, &self.bounds) {
+        if is_left || self.spills.is_due(self.epochs.peek(), &self.bounds) {
             self.gather_running(commit, epoch)?;
             let records = commit.block.len().saturating_sub(BLOCK_HEAD);
             if records > 0 {

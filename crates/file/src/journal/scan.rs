@@ -250,9 +250,8 @@ impl<'a> Walker<'a> {
         let Some(payload) = self.reader.payload(self.key, facts.place, len)? else {
             return Ok(false);
         };
-        let start = self.scan.bytes.len();
-        fallible::more(&mut self.scan.bytes, len, WHAT)?;
-        self.scan.bytes.extend_from_slice(payload);
+        debug_assert!(payload.len() == len);
+        let start = self.scan.pieces.last().map_or(0, |piece| piece.start + piece.len);
         let head = self.reader.head(facts.place)?;
         self.check(&facts)?;
         let place = facts.place + BLOCK_HEAD as u64;
@@ -276,6 +275,7 @@ impl<'a> Walker<'a> {
         };
         self.last = Some(facts);
         if facts.ends_epoch {
+            self.take_epoch()?;
             self.before = self.whole;
             self.whole = Mark {
                 end: self.at,
@@ -288,6 +288,25 @@ impl<'a> Walker<'a> {
             };
         }
         Ok(true)
+    }
+
+    /// Reads what the pieces hold of an epoch that is whole now. Not before: of one that was not to end, a crash may leave
+    /// more than there is memory.
+    fn take_epoch(&mut self) -> Result<()> {
+        for piece in &self.scan.pieces[self.whole.pieces..] {
+            let payload =
+                self.reader.payload(self.key, piece.place - BLOCK_HEAD as u64, piece.len)?;
+            let Some(payload) = payload else {
+                return Err(corrupt(
+                    piece.place,
+                    "a block of the journal changed while it was read",
+                ));
+            };
+            debug_assert!(piece.start == self.scan.bytes.len(), "pieces are back to back");
+            fallible::more(&mut self.scan.bytes, piece.len, WHAT)?;
+            self.scan.bytes.extend_from_slice(payload);
+        }
+        Ok(())
     }
 
     /// Whether a good block that follows the block before says what it must.

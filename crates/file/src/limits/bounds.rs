@@ -542,7 +542,7 @@ pub(crate) struct Spills {
     /// Bytes in slots from which on it is spilled, as was asked for, and now.
     asked: u64,
     at: AtomicU64,
-    /// Bytes that were spilled of the running epoch, and how many of them slots had told.
+    /// Bytes that were spilled of the first epoch that is not durable, and how many of them slots had told.
     bytes: AtomicU64,
     told: AtomicU64,
     /// Those of them that are in the journal.
@@ -582,19 +582,25 @@ impl Spills {
         TELL_BYTES.min(usize::try_from(self.at()).unwrap_or(usize::MAX))
     }
 
-    /// Bytes that slots hold of the running epoch.
-    pub fn held(&self, epoch: u64, bounds: &WriteBounds) -> u64 {
-        bounds.noted(epoch).saturating_sub(self.told.load(Relaxed))
+    /// Bytes that slots hold of the running epoch. While the one before is not durable, what was spilled is of that.
+    pub fn held(&self, (durable, epoch): (u64, u64), bounds: &WriteBounds) -> u64 {
+        let told = if durable + 1 == epoch { self.told.load(Relaxed) } else { 0 };
+        bounds.noted(epoch).saturating_sub(told)
     }
 
     /// Whether that is much.
-    pub fn is_due(&self, epoch: u64, bounds: &WriteBounds) -> bool {
-        self.held(epoch, bounds) >= self.at()
+    pub fn is_due(&self, clock: (u64, u64), bounds: &WriteBounds) -> bool {
+        self.held(clock, bounds) >= self.at()
     }
 
     /// Whether it is so much that whoever writes must see to it.
-    pub fn is_overdue(&self, epoch: u64, bounds: &WriteBounds) -> bool {
-        self.held(epoch, bounds) >= self.at().saturating_mul(HELD_SPILLS)
+    pub fn is_overdue(&self, clock: (u64, u64), bounds: &WriteBounds) -> bool {
+        self.held(clock, bounds) >= self.at().saturating_mul(HELD_SPILLS)
+    }
+
+    /// Whether it is so much that a writer waits for the end of a sync, because nothing can be spilled before.
+    pub fn is_too_much(&self, clock: (u64, u64), bounds: &WriteBounds) -> bool {
+        self.is_overdue(clock, bounds) && self.held(clock, bounds) >= bounds.most()
     }
 
     /// Whether much was written that was not synced.
@@ -608,8 +614,8 @@ impl Spills {
     }
 
     /// A slot has told what it holds of the running epoch: asks for a spill if it is much altogether.
-    pub fn look(&self, epoch: u64, bounds: &WriteBounds, barrier: &AtomicU32) {
-        if self.is_due(epoch, bounds) {
+    pub fn look(&self, clock: (u64, u64), bounds: &WriteBounds, barrier: &AtomicU32) {
+        if self.is_due(clock, bounds) {
             barrier.fetch_or(SPILL, SeqCst);
         }
     }
@@ -622,7 +628,7 @@ impl Spills {
         }
     }
 
-    /// Slots have given up so many bytes of the running epoch, of which they had told some.
+    /// Slots have given up so many bytes of the running epoch, of which they had told some. The one before is durable.
     pub fn note_taken(&self, bytes: u64, told: u64) {
         self.bytes.fetch_add(bytes, Relaxed);
         self.told.fetch_add(told, Relaxed);

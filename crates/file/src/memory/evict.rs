@@ -162,7 +162,7 @@ impl Inner {
     fn records_in_memory(&self) -> u64 {
         match self.bounds.ticks() {
             true => self.bounds.records(),
-            false => self.spills.held(self.epochs.peek().1, &self.bounds),
+            false => self.spills.held(self.epochs.peek(), &self.bounds),
         }
     }
 

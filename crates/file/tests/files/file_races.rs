@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use everleaf_file::FileOptions;
 use everleaf_file::io::{Access, Io, IoFile, SimIo};
@@ -30,6 +31,8 @@ struct Halting {
     writes: Arc<AtomicU64>,
     /// Whether it is the next read that is held up.
     holds_read: Arc<AtomicBool>,
+    /// The same of a sync.
+    holds_sync: Arc<AtomicBool>,
 }
 
 struct HaltingFile {
@@ -39,7 +42,8 @@ struct HaltingFile {
 
 impl Halting {
     fn new(sim: SimIo) -> Self {
-        Self { sim, stop: Arc::default(), writes: Arc::default(), holds_read: Arc::default() }
+        let (holds_read, holds_sync) = Default::default();
+        Self { sim, stop: Arc::default(), writes: Arc::default(), holds_read, holds_sync }
     }
 
     /// Holds up the write behind so many others: says when it begins, and takes word that it may go on.
@@ -54,6 +58,13 @@ impl Halting {
     fn hold_read(&self) -> (Receiver<()>, Sender<()>) {
         let held = self.hold(u64::MAX / 2);
         self.holds_read.store(true, Ordering::Relaxed);
+        held
+    }
+
+    /// Holds up the next sync in the same way.
+    fn hold_sync(&self) -> (Receiver<()>, Sender<()>) {
+        let held = self.hold(u64::MAX / 2);
+        self.holds_sync.store(true, Ordering::Relaxed);
         held
     }
 
@@ -102,7 +113,14 @@ impl IoFile for HaltingFile {
         self.file.write_at(bytes, offset)
     }
 
-    forward!(file: set_len allocate len sync_data drop_cached lock unlock);
+    fn sync_data(&self) -> io::Result<()> {
+        if self.disk.holds_sync.swap(false, Ordering::Relaxed) {
+            self.disk.stop_if(|_| true);
+        }
+        self.file.sync_data()
+    }
+
+    forward!(file: set_len allocate len drop_cached lock unlock);
 }
 
 /// Pages of a value that fills the first extent, which the journal never takes, and another one.
@@ -223,4 +241,41 @@ fn what_is_released_while_others_are_cleared_is_free_soon() {
         stats.data_bytes - stats.free_bytes
     };
     assert_eq!(used_after(true), used_after(false));
+}
+
+/// While an epoch that has ended is being synced, the next one cannot be spilled: no more of it stays in memory than may.
+#[test]
+fn who_writes_waits_for_a_sync_before_what_is_held_fills_memory() {
+    let io = Halting::new(SimIo::new(7));
+    let manual = FileOptions { manual_epochs: true, background: true, ..options() };
+    let options = FileOptions { spill_bytes: 1 << 10, pending_bytes: 16 << 10, ..manual };
+    let toy = Toy::open_with(&io, &path(), &options).expect("no fault");
+    // Some of the epoch before was spilled, too.
+    for i in 1..=400 {
+        toy.set(&[(2, 0, i)]).expect("no fault");
+    }
+    let (begun, go) = io.hold_sync();
+    toy.file.end_epoch().expect("no fault");
+    let held = thread::scope(|scope| {
+        let go = go;
+        begun.recv().expect("a task syncs it");
+        let before = toy.file.stats().pending_bytes;
+        let writer = scope.spawn(|| {
+            for i in 1..=STEPS {
+                toy.set(&[(1, 0, i)]).expect("no fault");
+            }
+        });
+        // In far less it would have done all.
+        thread::sleep(Duration::from_millis(300));
+        let held = toy.file.stats().pending_bytes - before;
+        go.send(()).expect("it waits");
+        writer.join().expect("no panic");
+        held
+    });
+    // What may wait, and what the slot has not told.
+    assert!((1 << 10..=18 << 10).contains(&held), "{held} bytes are held");
+    let epoch = toy.file.end_epoch().expect("no fault");
+    toy.file.wait_durable(epoch).expect("no fault");
+    let again = pool(&Halting::new(io.sim.power_cut(3)));
+    assert_eq!((again.get(1, 0).expect("sound"), again.get(2, 0).expect("sound")), (STEPS, 400));
 }
