@@ -2,6 +2,7 @@
 //! looks: a crash, a backup, a checkpoint; and steps of many threads stay whole.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use everleaf_file::FileOptions;
-use everleaf_file::io::{Access, Io, IoFile, SimIo};
+use everleaf_file::io::{Access, Fault, Io, IoFile, SimIo};
 use everleaf_pmem::{Error, Medium};
 
 use crate::toy::{Model, Rng, Toy, options, path, read_all};
@@ -134,6 +135,29 @@ fn a_batch_is_spilled_while_others_wait_for_its_end() {
         let found = open(&io.kill(), 500).get(1, 0).expect("sound");
         assert!(found % 2 == 1 && found >= 2 * round - 1, "round {round}: {found}");
     }
+}
+
+/// A batch goes on beside an epoch that has ended and found no room: what it notes comes behind that.
+#[test]
+fn nothing_is_spilled_before_an_epoch_that_found_no_room() {
+    let io = SimIo::new(1);
+    let toy = open(&io, 150);
+    toy.set(&[(1, 0, 1)]).expect("set");
+    toy.file.sync().expect("no fault");
+    io.fail_at(io.calls(), Fault::Full);
+    let batch = |values: Range<u64>| {
+        let _pin = toy.file.pin_epoch();
+        for i in values {
+            toy.set(&[(1, 0, i), (2, 0, i)]).expect("a batch is not refused");
+        }
+    };
+    batch(0..200_000);
+    toy.file.sync().expect_err("more than the journal has of the disk");
+    batch(0..1_000);
+    assert_eq!(open(&io.kill(), 150).get(1, 0).expect("sound"), 1);
+    io.heal();
+    toy.file.sync().expect("there is room again");
+    assert_eq!(open(&io.power_cut(3), 150).get(2, 0).expect("sound"), 999);
 }
 
 #[test]
