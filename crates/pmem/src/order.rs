@@ -17,6 +17,7 @@ mod kept {
     use std::collections::BTreeMap;
     use std::panic::Location;
     use std::sync;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     type Place = &'static Location<'static>;
 
@@ -38,6 +39,8 @@ mod kept {
     const KNOWN_PAIRS: usize = 64;
 
     static ORDER: sync::Mutex<Order> = sync::Mutex::new(BTreeMap::new());
+    /// The process that keeps the account.
+    static KEEPER: AtomicU32 = AtomicU32::new(0);
 
     thread_local! {
         static HELD: RefCell<Vec<Lock>> = const { RefCell::new(Vec::new()) };
@@ -137,9 +140,17 @@ mod kept {
         let pair = (std::ptr::from_ref(first.0).addr(), std::ptr::from_ref(then.0).addr());
         let at = (pair.0 / 8).wrapping_add(pair.1 / 8 * 5) % KNOWN_PAIRS;
         let is_known = first == then || KNOWN.with(|known| known[at].replace(pair)) == pair;
-        if !is_known && !std::thread::panicking() {
+        if !is_known && !std::thread::panicking() && is_keeper() {
             note_new((first, taken), then, wanted);
         }
+    }
+
+    /// A fork keeps no account: a thread of the parent may have had it in hand, and nobody gives it back here.
+    #[cold]
+    fn is_keeper() -> bool {
+        let this = std::process::id();
+        let keeper = KEEPER.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed);
+        keeper.is_ok() || keeper == Err(this)
     }
 
     #[cold]

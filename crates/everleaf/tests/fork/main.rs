@@ -99,7 +99,7 @@ fn every_call_in_a_forked_child_is_refused_and_a_drop_does_nothing() {
             let mut batch = db.batch();
             batch.put(&tree, "k", "child").expect("within limits");
             let range = tree.iter();
-            // Whatever it is that the child drops last.
+            // The child drops a handle of each kind.
             for last in 0..3 {
                 let mut handles = Some((db.clone(), tree.clone(), tree.iter(), db.batch(), last));
                 in_a_fork(|| {
@@ -230,4 +230,38 @@ fn a_forked_child_may_open_pools_of_its_own_and_so_may_its_children() {
         let own = options(storage).open(dir.path().join("own")).expect("the child has closed it");
         assert_eq!(own.tree("t").expect("made").get("k").expect("open"), Some(b"child".into()));
     }
+}
+
+/// Each thread is new to the account that builds with assertions keep of the order of locks. A fork may come while it is in
+/// the hands of one.
+#[test]
+fn a_forked_child_opens_a_pool_though_other_threads_lock_meanwhile() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = open(&dir, Storage::File);
+    let tree = db.tree("t").expect("room");
+    let stop = AtomicBool::new(false);
+    let write = || {
+        let put = |tx: &Transaction| tx.put(&tree, "k", "parent");
+        db.transact_with(locking(), put).expect("room");
+        let mut batch = db.batch();
+        batch.put(&tree, "k", "parent").expect("within limits");
+        batch.put(&tree, "l", "parent").expect("within limits");
+        batch.commit().expect("room");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(write))));
+            }
+        });
+        let _end = scopeguard::guard((), |()| stop.store(true, Ordering::Relaxed));
+        for n in 0..100 {
+            let path = dir.path().join(format!("own{n}"));
+            in_a_fork(|| {
+                let own = options(Storage::File).open(&path).expect("it opens");
+                own.tree("t").expect("room").insert("k", "child").expect("room");
+                own.close().expect("no fault");
+            });
+        }
+    });
 }
