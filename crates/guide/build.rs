@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// What a block without functions stands in.
+/// The frame of a block without functions.
 const BEFORE: &str = "pub fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {\n\
     let db = Db::open(\"pool.ever\")?;\nlet tree = db.tree(\"tree\")?;\n";
 const AFTER: &str = "Ok(())\n}\n";

@@ -18,7 +18,7 @@ import (
 	"unsafe"
 )
 
-// check makes an error of a code. Messages belong to a thread: whoever calls has locked it.
+// check makes an error of a code. Messages belong to a thread: the caller has locked it.
 func check(code C.int) error {
 	if code >= 0 {
 		return nil

@@ -1,4 +1,4 @@
-//! What a result must say of the program that made it: compiler and its flags, commit.
+//! Collects the facts that a result must state of the program that made it: compiler and its flags, commit.
 
 use std::collections::hash_map::DefaultHasher;
 use std::env::var;
@@ -9,7 +9,7 @@ use std::process::Command;
 /// All that decides what is built.
 const SOURCES: [&str; 3] = ["..", "../../Cargo.toml", "../../Cargo.lock"];
 
-/// What a command prints, trimmed; `None` if it fails or is not there.
+/// The output of a command, trimmed; `None` if it fails or is not there.
 fn said(program: &str, args: &[&str]) -> Option<String> {
     let out = Command::new(program).args(args).output().ok()?;
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).trim().to_string())

@@ -1,9 +1,9 @@
 //! `api`: what a program can name of the crate `everleaf`, a line each, beside the list that the repository keeps.
 //!
 //! rustdoc knows it best, macros and re-exports included, and says it as JSON. The stable compiler writes that only if it
-//! is told to be an unstable one, so a script in `target/` tells rustdoc alone: nothing else is built again for it. What is
-//! re-exported of other crates of the workspace is listed under the name that it has in `everleaf`. Left out are what the
-//! compiler derives for all types, implementations for all types, and what is hidden or private.
+//! is told to be an unstable one, so a script in `target/` tells rustdoc alone: nothing else is built again for it. Items
+//! re-exported from other crates of the workspace are listed under the names that they have in `everleaf`. Left out are
+//! those that the compiler derives for all types, implementations for all types, and items that are hidden or private.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -63,7 +63,7 @@ fn compare(root: &Path, renew: bool) -> Result<Vec<String>, String> {
     Ok(gone.map(|line| format!("- {line}")).chain(new.map(|line| format!("+ {line}"))).collect())
 }
 
-/// What rustdoc knows of each crate, by the name that code has for it.
+/// The JSON that rustdoc writes about each crate, by the name that code has for it.
 fn crates(root: &Path) -> Result<BTreeMap<String, Value>, String> {
     let metadata = output(root, "cargo", &["metadata", "--no-deps", "--format-version=1"])?;
     let metadata: Value = serde_json::from_str(&metadata).map_err(|e| e.to_string())?;
@@ -214,7 +214,7 @@ impl<'a> Lister<'a> {
         }
     }
 
-    /// What is implemented for a type by hand or by a derive of its own.
+    /// The implementations for a type, by hand or by a derive of its own.
     fn impls(&mut self, of: &'a Value, inner: &Value, path: &str) -> Result<(), String> {
         for id in ids(&inner["impls"]) {
             let one = &of["index"][id.to_string()]["inner"]["impl"];

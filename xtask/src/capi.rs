@@ -31,7 +31,7 @@ pub struct Library {
     prefix: &'static str,
     /// The program of random operations, and for valgrind what it is given.
     operations: &'static [&'static str],
-    /// What runs with checks of addresses.
+    /// The programs that run with checks of addresses.
     programs: &'static [(&'static str, &'static [&'static str])],
     /// Where else its programs find headers.
     also: &'static [&'static str],
@@ -85,16 +85,16 @@ impl Library {
     }
 }
 
-/// What links with the static library.
+/// The libraries of the system that link with the static library.
 const SYSTEM: [&str; 4] = ["-lpthread", "-ldl", "-lm", "-lgcc_s"];
-/// What programs in C are in.
+/// The standard that programs in C follow.
 const C: &str = "-std=c99";
 const WARNINGS: [&str; 4] = ["-pedantic", "-Wall", "-Wextra", "-Werror"];
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// A script ends so if the machine lacks what it needs.
 const SKIPPED: u8 = 77;
 
-/// What can be asked of a C library.
+/// A task of a C library.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum Task {
     /// Symbols of the shared library, and the header against the source and two compilers
@@ -137,7 +137,7 @@ pub fn run(root: &Path, of: &Library, task: Task) -> ExitCode {
     }
 }
 
-/// What is missing, or nothing.
+/// The missing tool or library, or nothing.
 type Outcome = Result<Option<&'static str>, Failure>;
 
 fn has(tool: &str) -> bool {
@@ -330,7 +330,7 @@ impl<'l> Checked<'l> {
             do_it(root, &mut command)?;
             objects.push(object);
         }
-        // What gcc would link for its own checks must stay out: rustc's library does both.
+        // The library that gcc would link for its own checks must stay out: rustc's does both.
         linker.arg("-o").arg(&path).args(objects);
         linker.arg(self.folder.join(format!("lib{}.a", of.name)));
         linker.arg("-Wl,--whole-archive").arg(&self.runtime).arg("-Wl,--no-whole-archive");

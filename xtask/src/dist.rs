@@ -1,4 +1,4 @@
-//! What a release gives out, in `target/dist`: sources, the command for machines without our toolchain, the C library, the
+//! The files of a release, in `target/dist`: sources, the command for machines without our toolchain, the C library, the
 //! Python package, what they are made of, what is new, and sums of all. Part of `release --dry-run`; publishes nothing.
 //!
 //! Archives are the same bytes whenever the same commit is packed by the same tools: their members have an order, and the time
@@ -17,10 +17,10 @@ use crate::steps::output;
 /// Machines for which there is a command that needs nothing of theirs.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 
-/// What goes beside it.
+/// Files that go beside it.
 const BESIDE: [&str; 4] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"];
 
-/// What others build on: the needs of these are what a release is made of.
+/// Packages that others build on: the needs of these are what a release is made of.
 const PRODUCTS: [&str; 5] =
     ["everleaf", "everleaf-cli", "everleaf-capi", "everleaf-crash-check", "everleaf-salvage"];
 
@@ -236,7 +236,7 @@ fn is_built(need: &Value) -> bool {
     })
 }
 
-/// What a release is made of, as CycloneDX 1.5 has it.
+/// The components of a release, as CycloneDX 1.5 has them.
 fn bill(version: &str, needed: &[&Value]) -> Value {
     let place = |package: &Value| {
         format!("pkg:cargo/{}@{}", text(package, "name"), text(package, "version"))
@@ -262,7 +262,7 @@ fn bill(version: &str, needed: &[&Value]) -> Value {
     })
 }
 
-/// What the changelog says of a version, without its heading.
+/// The changelog's section on a version, without its heading.
 fn notes<'t>(changes: &'t str, version: &str) -> Option<&'t str> {
     let start = changes.find(&format!("\n## [{version}]"))? + 1;
     let body = changes[start..].split_once('\n')?.1;

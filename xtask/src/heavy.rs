@@ -1,9 +1,9 @@
 //! `heavy [LIST]`: builds the tests of the list for release, and runs them three at a time, each with its time.
-//! `EVERLEAF_SCALE` says how much they do. Where all that `cargo xtask ci` does would take too long for whoever waits for
-//! it, since the machine is slow, they do less, which is said.
+//! `EVERLEAF_SCALE` says how much they do. If the machine is so slow that somebody would wait too long for all that
+//! `cargo xtask ci` does, they do less, which is said.
 //!
 //! A line of the list is `PACKAGE TEST`, or `PACKAGE *` for all tests of a package; `PACKAGE TEST/FILE` for those in one
-//! file of a program of tests, as a process of its own; `#` starts a comment. What takes longest stands first, so that the
+//! file of a program of tests, as a process of its own; `#` starts a comment. The slowest tests stand first, so that the
 //! lanes end together. A test that takes times has `alone` behind it: it runs when all others have ended. One that takes
 //! longer to be optimized than to run without that has `light` behind it: it is built as `cargo test` builds. One with
 //! `spare` is left out on a slow machine.
@@ -28,11 +28,11 @@ const LANES: usize = 3;
 /// `crash_tree`, takes 852. It is ended, so that its name and what it has printed are seen.
 const LONGEST: u32 = 1500;
 
-/// What a light test is built with, beside the profile of `cargo test`: it makes the code of trees anew, which takes longer
-/// to be optimized than that of any other package.
+/// A setting for light tests beside the profile of `cargo test`: it makes the code of trees anew, which takes longer to be
+/// optimized than that of any other package.
 const LIGHT: &str = "profile.dev.package.everleaf-tree.opt-level=0";
 
-/// What others are built with: a fifth of the time of a build goes into looking at the pieces of a crate together, and
+/// A setting for the others: a fifth of the time of a build goes into looking at the pieces of a crate together, and
 /// each of these programs runs for a few minutes only.
 const APART: &str = "profile.release.lto='off'";
 
@@ -40,7 +40,7 @@ const APART: &str = "profile.release.lto='off'";
 /// rest.
 const SLOW: u64 = 35 * 60;
 
-/// What `timeout` ends with if it has ended a command.
+/// The exit code of `timeout` if it has ended a command.
 const TIMED_OUT: i32 = 124;
 
 /// A test binary.
@@ -150,13 +150,13 @@ fn lines(list: &str) -> Result<Vec<Line<'_>>, String> {
     Ok(lines)
 }
 
-/// What cargo is told to build of a list: a test that is not in it may take long to build, too.
+/// Options that have cargo build only what is in a list: a test that is not in it may take long to build, too.
 fn targets(list: &str, is_light: bool) -> Result<BTreeSet<String>, String> {
     let lines = lines(list)?.into_iter().filter(|line| line.is_light == is_light);
     targets_of(&Vec::from_iter(lines), &workspace(Path::new("."))?)
 }
 
-/// What cargo says of the workspace, at its top: in a member's folder that one alone is a default member.
+/// Cargo's metadata of the workspace, at its top: in a member's folder that one alone is a default member.
 fn workspace(top: &Path) -> Result<serde_json::Value, String> {
     let args = ["metadata", "--no-deps", "--format-version=1", "--offline"];
     let told = output(top, "cargo", &args)?;

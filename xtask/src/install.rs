@@ -12,10 +12,10 @@ use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::Value;
 
-/// What cargo builds with.
+/// The profile that cargo builds with.
 const PROFILE: &str = "packaged";
 
-/// What the linker needs beside the static library is told behind this.
+/// The text before the flags that the linker needs beside the static library.
 const NATIVE: &str = "native-static-libs: ";
 
 /// Where shells look for what completes a command.
@@ -25,7 +25,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "share/fish/vendor_completions.d/everleaf.fish"),
 ];
 
-/// What is installed.
+/// The parts that are installed.
 pub enum What<'f> {
     /// The C library of a `Db`, with features, and the command.
     Db(Option<&'f str>),
@@ -156,7 +156,7 @@ fn tell_of_command(command: &Path, place: &Place) -> Result<(), String> {
     Ok(())
 }
 
-/// What a command prints.
+/// The output of a command.
 fn said(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|e| format!("{command:?}: {e}"))?;
@@ -177,13 +177,13 @@ fn strip_debug(archive: &Path) {
     }
 }
 
-/// What cargo has made.
+/// The results of cargo's builds.
 #[derive(Debug, Default, PartialEq)]
 struct Built {
     shared: PathBuf,
     archive: PathBuf,
     command: PathBuf,
-    /// What the linker needs beside the static library.
+    /// The flags that the linker needs beside the static library.
     native: String,
 }
 
@@ -212,7 +212,7 @@ fn cargo(root: &Path, what: &[&str], last: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&said(&mut command)?).into_owned())
 }
 
-/// What the compiler is told beside what the environment says: the messages of panics name source files, and they are not
+/// The compiler's flags: those of the environment, and ours, since the messages of panics name source files and are not
 /// to name the machine on which they were compiled.
 fn flags(root: &Path) -> String {
     let encoded = std::env::var("CARGO_ENCODED_RUSTFLAGS").ok();
@@ -230,7 +230,7 @@ fn flags(root: &Path) -> String {
 }
 
 impl Built {
-    /// Takes from the lines of cargo what they say. What the compiler says otherwise goes to stderr.
+    /// Takes the results from the lines of cargo. Other messages of the compiler go to stderr.
     fn note(&mut self, lines: &str) {
         let lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         for line in lines {
@@ -300,7 +300,7 @@ impl Place {
     }
 }
 
-/// What `pkg-config` reads. The prefix counts from the file, so that the tree may be moved.
+/// The file that `pkg-config` reads. The prefix counts from the file, so that the tree may be moved.
 fn pkg_config(of: &Library, version: &str, private: &[&str]) -> String {
     let Library { name, what, .. } = of;
     format!(
@@ -318,7 +318,7 @@ fn pkg_config(of: &Library, version: &str, private: &[&str]) -> String {
     )
 }
 
-/// What `find_package(everleaf)` of CMake reads.
+/// The file that `find_package(everleaf)` of CMake reads.
 fn cmake(shared: &str, soname: &str, private: &[&str]) -> String {
     format!(
         r#"# find_package(everleaf) makes the targets everleaf::everleaf, which is shared, and everleaf::static.

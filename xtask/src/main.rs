@@ -59,7 +59,7 @@ enum Task {
     Nightly,
     /// Rules of the repository: lengths, layers, links, words, numbers in documents
     Tidy,
-    /// What a program can name of the crate everleaf, against ci/public-api/everleaf.txt
+    /// The names of the crate everleaf that a program can use, against ci/public-api/everleaf.txt
     Api {
         /// Write the list anew
         #[arg(long)]
@@ -114,7 +114,7 @@ enum Task {
         /// Put in front of it: where packages are made
         #[arg(long)]
         destdir: Option<PathBuf>,
-        /// What the library is to have beside what it always has: `dax`
+        /// Features of the library beside those that it always has: `dax`
         #[arg(long, value_name = "LIST")]
         features: Option<String>,
         /// The C library of the trees by name instead, with its wrapper for PiBench
@@ -129,7 +129,7 @@ enum Task {
     },
     /// Add up the crash images that tests have looked at
     Images {
-        /// What EVERLEAF_TALLY named
+        /// The file that EVERLEAF_TALLY named
         file: String,
         /// How many there must be
         #[arg(default_value_t = 0)]

@@ -174,7 +174,7 @@ pub fn run(root: &Path, files: &Files, words: &[String]) -> ExitCode {
 fn plant(bed: &Bed, lists: &Lists, mutants: &[&Mutant], files: &Files) -> std::io::Result<bool> {
     bed.clear(&bed.dir, files)?;
     for (path, text) in files {
-        // Files that are no text are data of tests. What is as it was need not be built again.
+        // Files that are no text are data of tests. A file that is as it was need not be built again.
         match std::fs::read_to_string(bed.dir.join(path)) {
             Ok(old) if old == *text && !text.is_empty() => {}
             _ if text.is_empty() => bed.copy(path)?,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use crate::tree::{Files, finding, rust, with_suffix};
 
-/// What `ci/phrases.txt` is for: a phrase, `|`, and what made it false.
+/// The file of phrases that a feature has made false: a phrase, `|`, and what made it false.
 const PHRASES: &str = "ci/phrases.txt";
 /// Where the public names of the store are.
 const API: [&str; 3] = ["crates/everleaf/src/", "crates/file/src/", "crates/pmem/src/"];
@@ -36,7 +36,7 @@ const WORDS_MOST: [(&str, usize); 2] = [("README.md", 900), ("ARCHITECTURE.md", 
 /// A number of the code, and where prose says it: between two texts, in any document.
 struct Fact {
     file: &'static str,
-    /// What stands before the number in the code; behind it is a comma, a semicolon or a parenthesis.
+    /// The text before the number in the code; behind it is a comma, a semicolon or a parenthesis.
     code: &'static str,
     prose: &'static [(&'static str, &'static str)],
 }
@@ -178,9 +178,31 @@ pub fn check(files: &Files, findings: &mut Vec<String>) {
     for (path, text) in with_suffix(files, ".md").filter(|(path, _)| is_document(path)) {
         check_items(path, text, &items, findings);
         check_options(path, text, &options, findings);
-        check_subjects(path, text, findings);
+        if !path.starts_with("research/") {
+            check_subjects(path, text, findings);
+        }
         check_length(path, text, findings);
     }
+    for (path, text) in rust(files) {
+        check_subjects(path, &comments(text), findings);
+    }
+}
+
+/// The comments of a source, each in its line, and nothing of its code.
+fn comments(text: &str) -> String {
+    let comment = |line: &str| {
+        let rest = match line.trim_start().strip_prefix("//") {
+            Some(rest) => rest,
+            None => {
+                // Not in a string.
+                let is_behind = |at: &usize| line[..*at].matches('"').count().is_multiple_of(2);
+                let at = line.match_indices(" // ").map(|(at, _)| at).find(is_behind)?;
+                &line[at + 3..]
+            }
+        };
+        Some(rest.trim_start_matches(['/', '!']).trim_start().to_owned())
+    };
+    text.lines().map(|line| comment(line).unwrap_or_default() + "\n").collect()
 }
 
 /// Reports documents that have become longer than a reader who meets them first wants to read.
@@ -195,9 +217,6 @@ fn check_length(path: &str, text: &str, findings: &mut Vec<String>) {
 /// Reports sentences whose subject is "who …" or "what …", which say late what they are about. Questions are none of
 /// them, and neither is what headings and cells of tables begin with in small letters.
 fn check_subjects(path: &str, text: &str, findings: &mut Vec<String>) {
-    if path.starts_with("research/") {
-        return;
-    }
     let (mut in_code, mut prose) = (false, String::from("\n"));
     for line in text.lines() {
         in_code ^= line.trim_start().starts_with("```");
@@ -209,7 +228,8 @@ fn check_subjects(path: &str, text: &str, findings: &mut Vec<String>) {
             let (before, rest) = (prose[..start].trim_end_matches([' ', '*']), &prose[end..]);
             // Behind a sentence, a mark of a list or of a cell, or an empty line.
             let is_first = before.trim_end().ends_with(['.', '!', '?', ':', '|', '-', ')'])
-                || before.ends_with("\n\n");
+                || before.ends_with("\n\n")
+                || before.trim().is_empty();
             let is_head = rest.starts_with('|');
             let ends = rest.find(['.', '!', '?', ':', '|']).map_or("", |at| &rest[at..]);
             if is_first && !is_head && !ends.starts_with('?') {
@@ -515,7 +535,15 @@ mod tests {
         };
         let wanted = ["7", "2", "6"].map(|line| format!("docs/guide/a.md:{line}"));
         assert_eq!(lines("docs/guide/a.md"), wanted);
-        assert_eq!(lines("research/bench/README.md"), [""; 0]);
+    }
+
+    #[test]
+    fn sentences_of_comments_begin_with_their_subject_too() {
+        let source = "//! What it is.\n\n/// Who reads\n/// waits. What it\n/// keeps stays.\nfn a() {} // Is that all? \
+                      What now?\nlet a = \" // What is\"; /\x2f Who writes goes on.\nlet b = 1;\n// And what\n";
+        let findings = found(|findings| check_subjects("a.rs", &comments(source), findings));
+        let lines: Vec<_> = findings.iter().map(|line| line.split(": ").next()).collect();
+        assert_eq!(lines, ["a.rs:3", "a.rs:7", "a.rs:1", "a.rs:4"].map(Some));
     }
 
     #[test]

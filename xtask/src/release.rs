@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::dist;
 use crate::steps::{self, Step, output};
 
-/// What each package must have beside its sources.
+/// Files that each package must have beside its sources.
 const FILES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
 /// Tools that look at what a release changes, if they are installed: how each is found, and what it runs.
@@ -117,7 +117,7 @@ fn version(packages: &[&Value]) -> Result<String, String> {
     }
 }
 
-/// What manifests lack or say wrongly.
+/// The faults of manifests: what they lack or say wrongly.
 fn manifests(packages: &[&Value], version: &str) -> Vec<String> {
     let mut left = Vec::new();
     for package in packages {
@@ -140,7 +140,7 @@ fn manifests(packages: &[&Value], version: &str) -> Vec<String> {
     left
 }
 
-/// What the changelog lacks.
+/// The fault of the changelog, if it has one.
 fn changelog(text: &str, version: &str) -> Option<String> {
     let start = format!("## [{version}]");
     let Some(heading) = text.lines().find(|line| line.starts_with(&start)) else {
@@ -152,7 +152,7 @@ fn changelog(text: &str, version: &str) -> Option<String> {
     (!is_date).then(|| format!("CHANGELOG.md: put the date into `{heading}`"))
 }
 
-/// What is in the way of the tag.
+/// The obstacles to the tag.
 fn tag(root: &Path, version: &str) -> Result<Vec<String>, String> {
     let tag = format!("v{version}");
     let mut left = Vec::new();

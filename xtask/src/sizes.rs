@@ -1,6 +1,6 @@
 //! Files of at most 1,200 lines, functions of at most 70; and no file of the product under 60 without a reason.
 //!
-//! A file is a subject, not a size. What is shorter than a page is mostly a part of another file's subject.
+//! A file is a subject, not a size. A file that is shorter than a page is mostly a part of another file's subject.
 
 use crate::ratchet::Ratchet;
 use crate::source::{code, has_word};
@@ -122,7 +122,7 @@ fn functions(source: &str) -> Vec<Function> {
     found
 }
 
-/// What follows `fn`; none for a function type such as `fn(u8)`.
+/// The name after `fn`; none for a function type such as `fn(u8)`.
 fn name(line: &str) -> Option<String> {
     let start = line
         .match_indices("fn ")

@@ -1,4 +1,4 @@
-//! What `check`, `ci`, `nightly`, `fix` and `bench` run: lists of steps, each printed before it runs. The first one
+//! The lists that `check`, `ci`, `nightly`, `fix` and `bench` run: steps, each printed before it runs. The first one
 //! that fails ends the list.
 //!
 //! These lists are the only ones: `.ci/run` and the workflows in `.github/` call them.
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 /// Without these the tests that take minutes are not built.
 pub const HEAVY: &str = "everleaf-tree/heavy,everleaf-pool/heavy,everleaf/heavy,everleaf-cli/heavy,everleaf-rivals/heavy";
 
-/// What the heavy tests of a run look at, at least: crash images, and those inside of recovery.
+/// How many images the heavy tests of a run look at, at least: crash images, and those inside of recovery.
 const IMAGES: [&str; 2] = ["10000000", "1000000"];
 
 /// The variable that tells a step how many seconds those before it took.
 pub const ELAPSED: &str = "EVERLEAF_ELAPSED";
 
-/// What a script of `ci/` ends with if the machine lacks what it needs.
+/// The exit code of a script of `ci/` if the machine lacks what it needs.
 const SKIPPED: i32 = 77;
 
 /// A command, or a task of this program.
@@ -84,8 +84,8 @@ impl Step {
         self
     }
 
-    /// Runs it at the top of the repository, so long after the first step. What cargo told this program of its own
-    /// package is kept from it.
+    /// Runs it at the top of the repository, so long after the first step. Variables in which cargo told this program of its
+    /// own package are kept from it.
     fn run(&self, root: &Path, elapsed: Duration) -> Result<(), String> {
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(root);
@@ -126,7 +126,7 @@ pub fn run(root: &Path, steps: &[Step]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What a command prints.
+/// The output of a command.
 pub fn output(root: &Path, program: &str, args: &[&str]) -> Result<String, String> {
     let told = Command::new(program).args(args).current_dir(root).output();
     let told = told.map_err(|e| format!("starting {program}: {e}"))?;
@@ -152,7 +152,7 @@ pub fn check() -> Vec<Step> {
     ]
 }
 
-/// What must pass before a change goes in: the README's test command, and the tests that take minutes.
+/// The steps that must pass before a change goes in: the README's test command, and the tests that take minutes.
 pub fn ci(root: &Path) -> Vec<Step> {
     let mut steps = vec![
         format(),
@@ -185,7 +185,7 @@ fn heavy(root: &Path, scale: &str) -> Vec<Step> {
     vec![Step::new("rm", "-f target/tally"), heavy, Step::task(&images)]
 }
 
-/// What takes hours: the heavy tests at a larger scale, sanitizers and fuzzing.
+/// The steps that take hours: the heavy tests at a larger scale, sanitizers and fuzzing.
 pub fn nightly(root: &Path) -> Vec<Step> {
     let mut steps = heavy(root, "nightly");
     let scripts =

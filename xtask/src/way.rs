@@ -191,7 +191,7 @@ fn mark(program: &Path) -> Result<u64, Failure> {
     Ok(u64::from_str_radix(place, 16)?)
 }
 
-/// The file of the repository that an instruction comes from: its innermost inlined function that is ours. What the
+/// The file of the repository that an instruction comes from: its innermost inlined function that is ours. Code that the
 /// compiler makes to drop a type is in no file that anybody reads.
 fn file(lines: &addr2line::Loader, at: u64) -> Option<String> {
     let mut frames = lines.find_frames(at).ok()?;
@@ -200,7 +200,7 @@ fn file(lines: &addr2line::Loader, at: u64) -> Option<String> {
         if name.is_some_and(|name| name.contains("drop_in_place<")) {
             continue;
         }
-        // What the compiler adds by itself has no line.
+        // Code that the compiler adds by itself has no line.
         let place = frame.location.filter(|place| place.line.is_some_and(|line| line > 0));
         let ours = place.and_then(|place| place.file).and_then(ours);
         if ours.is_some() {

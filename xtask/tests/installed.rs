@@ -1,4 +1,4 @@
-//! What `cargo xtask install` has installed is all that programs need: the examples are built from it alone, by pkg-config,
+//! The tree that `cargo xtask install` makes is all that programs need: the examples are built from it alone, by pkg-config,
 //! by CMake and by Go, after the tree was moved to another place.
 
 use std::fs;
@@ -35,7 +35,7 @@ fn has(tool: &str, argument: &str) -> bool {
     is_there
 }
 
-/// What a command prints; it must succeed.
+/// The output of a command, which must succeed.
 #[track_caller]
 fn run(command: &mut Command) -> String {
     let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -31,7 +31,7 @@ mod watch;
 
 use pyo3::prelude::*;
 
-/// What the package `everleaf` is made of. Use that: the names here may change.
+/// The parts that the package `everleaf` is made of. Use the package: the names here may change.
 #[pymodule]
 fn _everleaf(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -13,8 +13,8 @@ pub fn durability(sync: bool) -> Durability {
     if sync { Durability::Sync } else { Durability::Buffered }
 }
 
-/// What keywords say, beside whether threads work in the background, whether the program ends epochs, and whether each
-/// write waits for the disk.
+/// The options that keywords say, and whether threads work in the background, whether the program ends epochs, and
+/// whether each write waits for the disk.
 pub struct Settings {
     pub options: Options,
     pub background: bool,

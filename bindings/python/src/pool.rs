@@ -13,7 +13,7 @@ static ENDS: AtomicBool = AtomicBool::new(false);
 /// The pools that may be open.
 static OPEN: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 
-/// What lets the pool go, after all other handles: each object has it as its last field.
+/// The handle that lets the pool go, after all other handles: each object has it as its last field.
 pub struct Pool {
     db: Option<store::Db>,
     /// Threads end its epochs.

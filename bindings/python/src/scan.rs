@@ -31,7 +31,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// What lies between two keys and begins with a prefix.
+    /// The keys that lie between two keys and begin with a prefix.
     pub fn new(
         py: Python<'_>,
         start: Option<&Bound<'_, PyAny>>,
@@ -66,7 +66,7 @@ impl Bounds {
     }
 }
 
-/// What a loop gets.
+/// The items that a loop gets.
 #[derive(Clone, Copy)]
 pub enum What {
     Keys,

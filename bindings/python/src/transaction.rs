@@ -234,7 +234,7 @@ impl Transaction {
         self.with(py, |transaction| transaction.remove_range(&tree.tree, bounds.of()))
     }
 
-    /// Iterate over a part of `tree`, as `Tree.range` does. What it has passed counts as read.
+    /// Iterate over a part of `tree`, as `Tree.range` does. The part that it has passed counts as read.
     #[pyo3(signature = (tree, start=None, stop=None, *, prefix=None, reverse=false, keys=true, values=true))]
     #[allow(clippy::too_many_arguments)]
     fn range(
@@ -294,7 +294,7 @@ impl Transaction {
 pub struct TransactionScan {
     transaction: Py<Transaction>,
     tree: Py<Tree>,
-    /// What is left; None at the end.
+    /// The bounds that are left; None at the end.
     rest: Mutex<Option<Bounds>>,
     reverse: bool,
     what: What,

@@ -8,10 +8,10 @@
  * and, if it has a handle of a pool, EVERLEAF_CLOSED after the close and EVERLEAF_FORKED in a child of the process that has
  * opened it.
  *
- * Ownership. What comes in `*out` is yours, and so are copies; each function names the one that frees it. NULL may be freed,
+ * Ownership. Anything in `*out` is yours, and so are copies; each function names the one that frees it. NULL may be freed,
  * and any order of frees is right, also after the close. `*out` is NULL after an error. A tree, a cursor or a snapshot keeps
  * memory, and does not keep the pool open. Keys, values, names and paths that you give are copied, or used during the call
- * alone. What is lent must not be freed; each function says how long it is good.
+ * alone. Lent memory must not be freed; each function says how long it is good.
  *
  * Bytes. Keys and values are any bytes, with their length beside them; keys compare as memcmp does, and a prefix comes before
  * what it begins. With a length of 0 the pointer does not matter. Nothing that is lent or copied has a 0 at its end, but for
@@ -348,16 +348,16 @@ typedef struct everleaf_budget everleaf_budget;
 typedef struct everleaf_cursor everleaf_cursor;
 
 /**
- * What is wrong with a pool, by its place in the file. The list stays as it was, whatever happens to the pool.
+ * The damages of a pool, by their places in the file. The list stays as it was, whatever happens to the pool.
  */
 typedef struct everleaf_damages everleaf_damages;
 
 /**
  * An open pool of named trees, from everleaf_open. Any number of threads may use it at once.
  *
- * Close it with everleaf_close, which says whether that worked, and free it with everleaf_db_free. What comes from it
+ * Close it with everleaf_close, which says whether that worked, and free it with everleaf_db_free. Handles from it
  * (trees, batches, cursors, scans, snapshots, transactions, writers) may be freed before or after it, in any order, and
- * does not keep the pool open: after the close, or the free, of this handle all calls return EVERLEAF_CLOSED.
+ * do not keep the pool open: after the close, or the free, of this handle all calls return EVERLEAF_CLOSED.
  */
 typedef struct everleaf_db everleaf_db;
 

@@ -6,9 +6,9 @@
  * copied, and free it in the end. Any order of destruction is right. handle() lends the handle for calls of everleaf.h. A call
  * with an object that was moved from throws Error with EVERLEAF_INVALID.
  *
- * Errors are exceptions: Error has the code, the errno and a sentence, and Conflict also the tree and the key. What is not
- * there is no error: such a call returns false, or no value. No destructor throws: close a Db by close() to hear whether that
- * worked, for its destructor cannot say it.
+ * Errors are exceptions: Error has the code, the errno and a sentence, and Conflict also the tree and the key. To ask for what
+ * is not there is no error: such a call returns false, or no value. No destructor throws: close a Db by close() to hear whether
+ * that worked, for its destructor cannot say it.
  *
  * Bytes. Keys and values are std::string_view in, and std::string out where they are copies. Those of Cursor and Scan are
  * lent: good until its next call. Names of trees, and paths, must not hold a 0.
@@ -87,7 +87,7 @@ enum class Storage : int {
 /** How pages and large values are compressed. */
 enum class Compression : int { none = EVERLEAF_COMPRESSION_NONE, lz4 = EVERLEAF_COMPRESSION_LZ4 };
 
-/** What lets a commit fail. */
+/** How far transactions are kept apart. */
 enum class Isolation : int {
     serializable = EVERLEAF_SERIALIZABLE,
     snapshot = EVERLEAF_SNAPSHOT_ISOLATION,
@@ -367,8 +367,8 @@ private:
 };
 
 /**
- * A walk over a range: `for (auto [key, value] : tree.scan())`. It fetches many pairs a call. What it lends is good until its
- * next step.
+ * A walk over a range: `for (auto [key, value] : tree.scan())`. It fetches many pairs a call. A pair that it lends is good
+ * until its next step.
  */
 class Scan : public detail::Owner<everleaf_scan, everleaf_scan_free> {
 public:
@@ -469,7 +469,7 @@ private:
     bool is_at_pair_ = false;
 };
 
-/** A place in a tree. What it lends is good until its next step. */
+/** A place in a tree. The bytes that it lends are good until its next step. */
 class Cursor : public detail::Owner<everleaf_cursor, everleaf_cursor_free> {
 public:
     explicit Cursor(everleaf_cursor *cursor) noexcept : Owner(cursor) {}
@@ -488,7 +488,7 @@ public:
         return detail::found(everleaf_cursor_seek_for_prev(handle_, detail::start(key), key.size()));
     }
 
-    /** What it is at; none if it is at no pair. */
+    /** The key that it is at; none if it is at no pair. */
     std::optional<std::string_view> key() const {
         const void *key = nullptr;
         std::size_t len = 0;
@@ -530,7 +530,7 @@ public:
     void finish() { detail::check(everleaf_writer_finish(handle_)); }
 };
 
-/** What Tree::compare_and_swap has done. */
+/** The outcome of Tree::compare_and_swap. */
 struct Swapped {
     /** Whether the value was what was expected, and was changed. */
     bool is_changed;
@@ -788,11 +788,11 @@ public:
     void abort() { detail::check(everleaf_txn_abort(handle_)); }
 };
 
-/** What is wrong with a pool. */
+/** One thing that is wrong with a pool. */
 struct Damage {
     /** Where: bytes from the start of the file. */
     std::uint64_t offset;
-    /** What was expected and what was found. */
+    /** Says what was expected and what was found. */
     std::string what;
 };
 

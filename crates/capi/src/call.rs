@@ -1,4 +1,4 @@
-//! What all exported functions have in common.
+//! The code that all exported functions have in common.
 //!
 //! A call looks at its handle, runs its body, and turns the outcome into a code. Nothing unwinds into C: a panic stops the
 //! writes of the handle's pool, because nobody knows how far it came, and the caller gets `EVERLEAF_PANIC`.

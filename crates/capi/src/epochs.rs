@@ -1,4 +1,4 @@
-//! What is durable, and waiting for it.
+//! Epochs: which of them are durable, and waiting for that.
 
 use std::ffi::c_int;
 use std::time::Duration;

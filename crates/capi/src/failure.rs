@@ -1,4 +1,4 @@
-//! What failed last in a thread. It stays until that thread's next failure, whatever succeeds in between.
+//! The last failure of a thread. It stays until that thread's next failure, whatever succeeds in between.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};

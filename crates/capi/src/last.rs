@@ -1,4 +1,4 @@
-//! What a program asks about codes and about the last failure of its thread.
+//! Questions of a program about codes and about the last failure of its thread.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;

@@ -1,11 +1,11 @@
 //! The C library of Everleaf: `libeverleaf.so`, `libeverleaf.a` and `include/everleaf.h`.
 //!
 //! The header is made of this source by `cargo xtask header`, so the comments of exported items are written for
-//! programmers of C. What they promise for all functions is in the head of the header (`cbindgen.toml`): who owns what,
+//! programmers of C. Promises that hold for all functions are in the head of the header (`cbindgen.toml`): who owns what,
 //! codes, threads, forks.
 //!
 //! Each exported function is one call of a function of [`call`], which does what all have in common: it refuses NULL and
-//! pools that are not open, catches panics, and keeps the failure for `everleaf_last_message`. What remains is in the
+//! pools that are not open, catches panics, and keeps the failure for `everleaf_last_message`. The rest is in the
 //! function itself: pointers to slices, codes for `Option`s.
 //!
 //! # The promise of a caller
@@ -51,7 +51,7 @@ mod txn;
 
 mod scan;
 
-/// What the header says of threads: these may be used by several at once, and those by one after the other.
+/// The header's rule for threads: these may be used by several at once, and those by one after the other.
 const _: () = {
     const fn by_several<T: Send + Sync>() {}
     const fn by_one<T: Send>() {}

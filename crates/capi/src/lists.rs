@@ -31,10 +31,10 @@ impl Handle for everleaf_names {
     }
 }
 
-/// What is wrong with a pool, by its place in the file. The list stays as it was, whatever happens to the pool.
+/// The damages of a pool, by their places in the file. The list stays as it was, whatever happens to the pool.
 pub struct everleaf_damages {
     damages: Vec<Damage>,
-    /// What each is, with a 0 behind it.
+    /// The text of each, with a 0 behind it.
     texts: Vec<Box<[u8]>>,
 }
 

@@ -47,7 +47,7 @@ fn unknown(option: &'static str, value: c_int) -> Error {
     Error::InvalidOption { option, what: format!("{option} {value}: there is no such choice") }
 }
 
-/// What a program has chosen; `None` stands for what the pool was opened with.
+/// The durability that a program has chosen; `None` stands for the one that the pool was opened with.
 pub(crate) fn durability(value: c_int) -> Result<Option<Durability>> {
     match value {
         EVERLEAF_AS_OPENED => Ok(None),

@@ -13,9 +13,9 @@ use crate::options::everleaf_options;
 
 /// An open pool of named trees, from everleaf_open. Any number of threads may use it at once.
 ///
-/// Close it with everleaf_close, which says whether that worked, and free it with everleaf_db_free. What comes from it
+/// Close it with everleaf_close, which says whether that worked, and free it with everleaf_db_free. Handles from it
 /// (trees, batches, cursors, scans, snapshots, transactions, writers) may be freed before or after it, in any order, and
-/// does not keep the pool open: after the close, or the free, of this handle all calls return EVERLEAF_CLOSED.
+/// do not keep the pool open: after the close, or the free, of this handle all calls return EVERLEAF_CLOSED.
 pub struct everleaf_db {
     pub(crate) db: Db,
 }
@@ -30,7 +30,7 @@ impl Drop for everleaf_db {
     /// Other handles keep memory, and not the pool.
     fn drop(&mut self) {
         if self.db.expect_open().is_ok() {
-            // Who wants to know has closed it before.
+            // A program that wants to know of an error has closed it before.
             let _ = self.db.clone().close();
         }
     }

@@ -27,7 +27,7 @@ pub struct everleaf_txn {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What a transaction and its scans have in common.
+/// The part that a transaction and its scans have in common.
 pub(crate) struct Shared(Mutex<Option<Transaction>>);
 
 impl Shared {

@@ -348,7 +348,7 @@ void operate(const std::string &path, std::uint64_t operations, Random &random) 
     read_range(tree->scan(), std::vector<everleaf::Pair>(model.begin(), model.end()), false);
 }
 
-/** What was asked to be on disk is there after a crash, and with it all that came before. */
+/** A write that was asked to be on disk is there after a crash, and with it all that came before. */
 void durable(const std::string &folder) {
     using everleaf::Durability;
     using Write = std::function<void(const everleaf::Db &, everleaf::Tree &)>;
@@ -450,7 +450,7 @@ void conflicts() {
         EXPECT(std::string_view(conflict.code_name()) == "EVERLEAF_CONFLICT");
     }
     EXPECT(is_invalid([&] { txn.commit(); }));
-    // What was only read may change, if that was asked for; what is written may not.
+    // A key that was only read may change, if that was asked for; one that is written may not.
     everleaf::Transaction reader = db.transaction(everleaf::Isolation::snapshot);
     everleaf::Transaction writer = db.transaction(everleaf::Isolation::snapshot);
     EXPECT(reader.get(tree, key) == "1" && writer.get(tree, key) == "1");

@@ -9,7 +9,7 @@ use std::process::Command;
 use everleaf_testing::{seed_or, times};
 use tools::{Library, exported, folder, run, source};
 
-/// What the header must compile with.
+/// The flags that the header must compile with.
 const FLAGS: [&str; 9] = [
     "-std=c++17",
     "-Wall",

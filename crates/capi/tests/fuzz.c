@@ -89,7 +89,7 @@ static const char *name(void) {
     return names[choice > 250 ? 3 + choice % 3 : choice % 3];
 }
 
-/* What was taken is whole. */
+/* Bytes that were taken are whole. */
 static void taken(int code, void *bytes, size_t len) {
     EXPECT((bytes != NULL) == (known(code) == EVERLEAF_OK));
     touch(bytes, len);

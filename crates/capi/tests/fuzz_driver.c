@@ -3,7 +3,7 @@
  * long. An input that reaches code which none has reached, or more often, is kept in memory and changed further; the one that
  * runs is in the file KEPT, so that it is there after a crash.
  *
- * What is reached is told by counters of the compiler (-sanitizer-coverage-inline-8bit-counters). Without them, inputs are
+ * Counters of the compiler (-sanitizer-coverage-inline-8bit-counters) tell which code is reached. Without them, inputs are
  * random.
  */
 #define _DEFAULT_SOURCE

@@ -1,6 +1,6 @@
 /*
- * What ci/instructions.sh counts of C, beside crates/everleaf/examples/instructions.rs, which writes the keys: POOL KEYS. Each
- * kind of operation is in a function of its own, which callgrind knows by name.
+ * Operations of C that ci/instructions.sh counts, beside crates/everleaf/examples/instructions.rs, which writes the keys:
+ * POOL KEYS. Each kind of operation is in a function of its own, which callgrind knows by name.
  */
 #include "everleaf.h"
 

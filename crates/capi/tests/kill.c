@@ -18,7 +18,7 @@ static void must(int code) {
     }
 }
 
-/* What a change is of: a put of so many bytes that begin with its number, or a delete. */
+/* A change: a put of so many bytes that begin with its number, or a delete. */
 struct change {
     char key[24];
     size_t key_len;

@@ -49,7 +49,7 @@ fn kill(program: &Path, pool: &Path, first: u64, rng: &mut Rng) -> Option<u64> {
     lines.lines().last().map(|line| line.parse().expect("a number"))
 }
 
-/// What the pool holds; nothing if it has no tree yet.
+/// The pairs that the pool holds; none if it has no tree yet.
 fn pairs(pool: &Path) -> Pairs {
     let db = Db::open(pool).expect("an open after a kill");
     let damages = db.check().expect("a check");

@@ -136,7 +136,7 @@ static void wild_options(const char *folder) {
     DO(everleaf_options_snapshot_memory(o, 0));
     DO(everleaf_options_transaction_memory(o, 0));
     DO(everleaf_options_create(o, -5));
-    /* What is outside of its limits counts as the limit. */
+    /* An option outside of its limits counts as the limit. */
     DO(everleaf_open(in_folder(folder, "wild.ever"), o, &other));
     DO(everleaf_close(other));
     everleaf_db_free(other);
@@ -213,7 +213,7 @@ static void struct_sizes(void) {
     FAILS(EVERLEAF_INVALID, "a size of 3 bytes", everleaf_db_stats(db, &later.stats));
 }
 
-/* What a snapshot needs is lost half-way: of one pair, and of all. */
+/* The old values of a snapshot are lost half-way: of one pair, and of all. */
 static void too_old(const char *folder) {
     everleaf_options *o = everleaf_options_new();
     everleaf_db *other;

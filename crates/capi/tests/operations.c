@@ -57,7 +57,7 @@ static void same(const void *bytes, size_t len, const struct value *value) {
     EXPECT(len == 0 || memcmp(bytes, other, len) == 0);
 }
 
-/* What a call has given to own. */
+/* Bytes that a call has given to own. */
 static void owned(int code, void *bytes, size_t len, const struct value *value) {
     EXPECT(code == (value->is_there ? 0 : 1) && (bytes != NULL) == value->is_there);
     if (bytes) same(bytes, len, value);

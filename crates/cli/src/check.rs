@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> Result<()> {
         false => lines(&damages),
     };
     let told = print(text);
-    // Whoever does not read stdout must hear of the damage, too.
+    // The damage must be reported even if nobody reads stdout.
     if let Some(damaged) = damaged(&damages) {
         return Err(damaged.context(args.at.pool.display()));
     }
@@ -57,7 +57,7 @@ pub fn damaged(damages: &[Damage]) -> Option<CommandError> {
     (count > 0).then(|| CommandError::Damaged(counted(count, "damage")))
 }
 
-/// What was looked at and is sound.
+/// The message for a sound pool: how much was looked at.
 pub fn looked_at(db: &Db) -> everleaf::Result<String> {
     let trees = count::trees(db)?;
     let pairs = trees.iter().map(|tree| tree.pairs).sum();

@@ -90,7 +90,7 @@ fn within(db: &Db, tree: &Tree, keys: &BoundArgs) -> Result<u64> {
     for_each_key(db.snapshot()?.of(tree)?.cursor(), &keys.bounds()?, false, u64::MAX, |_| Ok(()))
 }
 
-/// What JSON says of a tree.
+/// A tree's count as JSON.
 pub fn to_json(tree: &TreeCount) -> Value {
     json!({ "name": tree.name, "pairs": tree.pairs })
 }

@@ -63,7 +63,7 @@ fn hex(bytes: &[u8], out: &mut Vec<u8>) {
 ///
 /// # Errors
 ///
-/// What is wrong with an escape; then `out` holds what came before it. Or that there is no memory.
+/// A bad escape; then `out` holds what came before it. Or a lack of memory.
 pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     out.clear();
     out.try_reserve(text.len()).map_err(|_| format!("no memory for {} bytes", text.len()))?;

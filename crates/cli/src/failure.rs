@@ -20,7 +20,7 @@ pub type Result<T, E = CommandError> = std::result::Result<T, E>;
 /// Each kind has its own exit code.
 #[derive(Debug)]
 pub enum CommandError {
-    /// What was asked for is not there: 1.
+    /// The requested tree or key is not there: 1.
     NotFound(String),
     /// The arguments or the input cannot be understood: 2.
     Usage(String),
@@ -28,7 +28,7 @@ pub enum CommandError {
     Damaged(String),
     /// The system or the state of the pool is in the way: 4.
     Blocked(String),
-    /// Whoever read our output has gone: 0, in silence, as in `everleaf scan … | head`.
+    /// The reader of our output has gone: 0, in silence, as in `everleaf scan … | head`.
     Unread,
     /// A signal has asked to end: as that signal ends a process.
     Interrupted(i32),
@@ -40,7 +40,7 @@ impl CommandError {
         let (code, message) = match self {
             CommandError::Unread => return ExitCode::SUCCESS,
             CommandError::Interrupted(signal) => {
-                // All is cleaned up; whoever waits for us sees why we ended.
+                // All is cleaned up; the process that waits for us sees why we ended.
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
                 return ExitCode::from(128_u8.saturating_add(signal as u8));
             }

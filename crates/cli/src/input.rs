@@ -1,4 +1,4 @@
-//! What a command reads: a file, a pipe or stdin. What its length is, only reading says.
+//! The input of a command: a file, a pipe or stdin. Only reading it tells its length.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ pub struct Input {
     pub name: PathBuf,
 }
 
-/// What `name` cannot be read for.
+/// The error for an input `name` that cannot be read.
 pub fn unreadable(name: &Path, error: &io::Error) -> CommandError {
     CommandError::Blocked(format!("cannot read {}: {error}", name.display()))
 }
@@ -41,8 +41,8 @@ impl Input {
         Ok(Input { file: opened.map_err(|error| unreadable(&name, &error))?, name })
     }
 
-    /// Reads all of it, at most so many bytes. What is long is not kept in memory: of a file that can be read
-    /// twice its length is counted, and anything else is copied into a file without a name, at `spool`.
+    /// Reads all of it, at most so many bytes. A long input is not kept in memory: if it is a file that can be read
+    /// twice, its length is counted, and anything else is copied into a file without a name, at `spool`.
     pub fn whole(mut self, bytes_max: u64, spool: &Path) -> Result<WholeInput> {
         let (start, mut bytes) = (self.file.stream_position().ok(), Vec::new());
         self.read(&mut bytes)?;
@@ -163,7 +163,7 @@ mod tests {
                 Input { file: std::os::fd::OwnedFd::from(reader).into(), name: "pipe".into() };
             let whole = piped.whole(u64::MAX, &spool).unwrap();
             assert!(taken(whole) == sender.join().unwrap().unwrap(), "{len}");
-            // What was kept in a file has left no name.
+            // The file that kept a long input has left no name.
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         }
     }

@@ -7,7 +7,7 @@ use everleaf::{Cursor, prefix_end};
 use crate::escape::{ByteArg, argument};
 use crate::failure::{CommandError, Result};
 
-/// What `range` of trees, snapshots and transactions takes.
+/// The bounds that `range` of trees, snapshots and transactions takes.
 pub type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Keys within bounds, all that are given.

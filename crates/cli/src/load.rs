@@ -58,7 +58,7 @@ pub struct Args {
     make: MakeArgs,
 }
 
-/// What the input is, and what of it becomes keys and values.
+/// The form of the input, and what of it becomes keys and values.
 #[derive(clap::Args)]
 pub struct InputArgs {
     /// The format of the input
@@ -184,7 +184,7 @@ pub fn run(args: &Args) -> Result<()> {
     load.finish(read, start)
 }
 
-/// Says what a user may want to know who wonders about what was read.
+/// Prints the hint for a user who wonders about what was read.
 pub fn tell_hint(source: &dyn PairSource) {
     if let Some(hint) = source.hint() {
         tell(format_args!("note: {hint}"));
@@ -192,7 +192,7 @@ pub fn tell_hint(source: &dyn PairSource) {
 }
 
 impl Args {
-    /// What the pairs go to, and the input.
+    /// The target of the pairs, and the path of the input.
     fn places(&self) -> Result<(LoadTarget, PathBuf)> {
         let usage = |what: &str| Err(CommandError::Usage(what.into()));
         if self.all && self.input.format != Format::Mdb {
@@ -219,7 +219,7 @@ fn open_input(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>)> {
     let bytes = file.metadata().ok().filter(Metadata::is_file).map(|file| file.len());
     let mut input = BufReader::with_capacity(BUFFER_BYTES, file);
     if path != Path::new(STDIN) {
-        // What cannot be read makes no pool.
+        // A file that cannot be read makes no pool.
         input.fill_buf().map_err(|error| input::unreadable(&name, &error))?;
     }
     Ok((Box::new(input), bytes))
@@ -362,7 +362,7 @@ impl RunningLoad<'_> {
         Ok(self.tree()?.put(&pair.key, &pair.value)?)
     }
 
-    /// Whatever ended the load: what came before it is made durable and reported.
+    /// Makes durable and reports what came before the end of the load, whatever ended it.
     fn finish(mut self, read: Result<()>, start: Instant) -> Result<()> {
         let args = self.args;
         let made = match (&read, self.skipped.count == 0 || args.input.skip_bad, args.all) {
@@ -401,7 +401,7 @@ impl RunningLoad<'_> {
 /// Puts the pairs of a file by `put`, for the shell, in their order; what cannot be understood is told and passed over.
 ///
 /// # Errors
-/// Those of the file, with the line, and of `put`; Usage, if something was skipped. What came before is there.
+/// Those of the file, with the line, and of `put`; Usage, if something was skipped. Pairs that came before are there.
 pub fn import<E: From<CommandError>>(
     file: &Path,
     args: &InputArgs,

@@ -1,7 +1,7 @@
-//! What is said to people, on stderr: messages, progress on a terminal, and what a load has passed over.
+//! Output for people, on stderr: messages, progress on a terminal, and what a load has passed over.
 //!
-//! Messages quote names of files and trees, and lines of inputs. So what a terminal would act upon is
-//! shown as `\xHH`, wherever stderr goes. Whoever reads may be gone: then the exit code says the rest.
+//! Messages quote names of files and trees, and lines of inputs. So bytes that a terminal would act upon are
+//! shown as `\xHH`, wherever stderr goes. The reader may be gone: then the exit code says the rest.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};

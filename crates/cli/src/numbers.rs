@@ -1,7 +1,7 @@
 //! Numbers for people, and the sizes that people write.
 //!
 //! Messages and tables for people have commas between thousands and units of 1,024: `1,234,567 pairs`,
-//! `1.2 MiB`. What programs read has plain digits: every `--json`, and what `count` and `del` print
+//! `1.2 MiB`. Output for programs has plain digits: every `--json`, and what `count` and `del` print
 //! where stdout is no terminal.
 
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! Data for a pipe or a file goes there as it is. On a terminal a control character is an order, and
 //! data may hold any: there each is shown as `\xHH`, and so is what is no UTF-8; only newlines and TABs
-//! pass, which lines consist of. Whoever reads may be gone: that is [`CommandError::Unread`].
+//! pass, which lines consist of. The reader may be gone: that is [`CommandError::Unread`].
 //!
 //! No file but this one and `message.rs` writes to stdout or stderr by itself, nor by `println!`, which
 //! panics when the reader is gone. A test here looks.
@@ -27,7 +27,7 @@ pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// What [`stdout`] gives.
+/// The writer that [`stdout`] gives.
 pub enum Output {
     /// A pipe or a file: each byte as it is.
     Exact(StdoutLock<'static>),

@@ -54,7 +54,7 @@ pub struct MakeArgs {
     compression: Compression,
 }
 
-/// What is done to pages and large values before they are written.
+/// How pages and large values are compressed before they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Compression {
     /// Not at all
@@ -116,7 +116,7 @@ impl PoolArgs {
             None => {}
         }
         let Some(bytes) = make.page_size else { return self.open(options) };
-        // What is refused has changed nothing.
+        // A page size that is refused has changed nothing.
         if is_there {
             let stats = self.open_to_read()?.stats()?;
             let has = u64::from(if self.dax { stats.node_bytes } else { stats.page_bytes });
@@ -129,7 +129,7 @@ impl PoolArgs {
                 )));
             }
         }
-        // What is larger is no size of a page either.
+        // A larger number is no size of a page either.
         self.open(options.page_bytes(u32::try_from(bytes).unwrap_or(u32::MAX)))
     }
 

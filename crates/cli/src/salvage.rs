@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
     if salvaged.is_complete() {
         return told;
     }
-    // Whoever does not read stdout must hear of the damage, too.
+    // The damage must be reported even if nobody reads stdout.
     let mut summary = format!("{}: damaged; {summary}", args.pool.display());
     if let Err(CommandError::Blocked(message)) = told {
         summary += &format!("; {message}");
@@ -151,7 +151,7 @@ fn lost(pairs: u64, is_exact: bool) -> String {
     }
 }
 
-/// What a tree lacks, as a line; nothing if that is nothing.
+/// Appends a line that says what a tree lacks; nothing if it lacks nothing.
 fn describe_tree(tree: &SalvagedTree, line: &mut Vec<u8>) {
     if tree.pairs_lost == 0 && tree.pairs_lost_is_exact {
         return;

@@ -41,7 +41,7 @@ pub struct PartArgs {
     limit: Option<u64>,
 }
 
-/// What of them is printed, and how.
+/// Which parts of the pairs are printed, and how.
 #[derive(clap::Args)]
 pub struct ShowArgs {
     /// Print keys alone

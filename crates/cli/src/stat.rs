@@ -1,6 +1,6 @@
 //! `everleaf stat`: what a pool holds.
 //!
-//! What is known all the time is told at once, however large the pool is. Only `--walk` reads the trees.
+//! Numbers that are known all the time are told at once, however large the pool is. Only `--walk` reads the trees.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> Result<()> {
     print(text)
 }
 
-/// What the command prints: of the pool, or of one tree.
+/// The output of the command: of the pool, or of one tree.
 pub fn text(db: &Db, tree: Option<&Tree>, walk: bool, as_json: bool) -> everleaf::Result<String> {
     let json = |value: Value| printable_lines(&value);
     let tree = tree.map(count::of).transpose()?;
@@ -168,7 +168,7 @@ fn pairs_walked(counts: &Counts) -> u64 {
     counts.trees.iter().map(|tree| tree.entries).sum()
 }
 
-/// What the pages of a kind take.
+/// Bytes that the pages of a kind take.
 fn bytes(stats: &Stats, count: &PageCount) -> u64 {
     count.pages * u64::from(stats.page_bytes)
 }

@@ -1,4 +1,4 @@
-//! Pools with changed or missing bytes: a typed end, no panic, nothing written by those who read,
+//! Pools with changed or missing bytes: a typed end, no panic, nothing written by commands that read,
 //! and nothing read that was never written.
 //!
 //! `EVERLEAF_SCALE` sets how many changed pools are tried (40), `EVERLEAF_SEED` where the random
@@ -22,8 +22,8 @@ fn sound_pool() -> Place {
     place
 }
 
-/// Runs all that read, then those that write; returns the exit code of `check`. What `scan` prints
-/// before it meets damage, if it does, must be the start of `truth`.
+/// Runs all commands that read, then those that write; returns the exit code of `check`. The output of
+/// `scan` before it meets damage, if it does, must be the start of `truth`.
 fn try_all(place: &Place, what: &str, truth: &[u8]) -> i32 {
     let before = contents(place.dir.path());
     let mut code_of_check = None;

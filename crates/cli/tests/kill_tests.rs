@@ -1,4 +1,4 @@
-//! The real binary is killed at random moments; whatever it had acknowledged is there afterwards,
+//! The real binary is killed at random moments; all that it had acknowledged is there afterwards,
 //! nothing else but what was under way is, and `check` finds no damage.
 //!
 //! `EVERLEAF_SCALE` sets how often in each tier (5; a fifth of that with readers), `EVERLEAF_SEED`
@@ -16,7 +16,7 @@ use kills::loads::{self, LINES, Life, Load, Loads};
 use kills::{Tally, in_lanes};
 use rand::RngExt;
 
-/// What a kill is aimed at. A mean life of some 60 ms lets 500 of them take a minute or two.
+/// Picks the aim of a kill. A mean life of some 60 ms lets 500 of them take a minute or two.
 fn aim(random: &mut kills::Random) -> (&'static str, u64, Life) {
     match random.random_range(0..4) {
         // The open of an old pool, or the making of a new one.
@@ -72,7 +72,7 @@ fn what_put_and_del_acknowledged_by_their_exit_survives_kill_9() {
     });
 }
 
-/// A load is killed, and then those who open its pool, until one of them comes through.
+/// A load is killed, and then the processes that open its pool, until one of them comes through.
 #[test]
 fn an_open_that_is_killed_can_be_made_again() {
     let tally = Tally::new("kill -9, recovery");

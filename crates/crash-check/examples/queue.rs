@@ -60,7 +60,7 @@ impl<M: Medium> Queue<M> {
     }
 }
 
-/// What is done to it.
+/// An operation of the queue.
 #[derive(Debug)]
 enum Do {
     Push(u64),

@@ -1,4 +1,4 @@
-//! What any ordered index of whole numbers must do, against a `BTreeMap` as the model. Each check
+//! Checks of any ordered index of whole numbers, against a `BTreeMap` as the model. Each check
 //! answers what it expected and what it found, so that broken indexes can be shown to fail.
 
 use crate::index::Index;

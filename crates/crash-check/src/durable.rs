@@ -1,6 +1,6 @@
-//! The front door: says of a structure that one thread uses whether it is *durable*. Whatever the
-//! power cut, what is recovered is the state before or after the operation in flight, and nothing
-//! that was answered is missing.
+//! The front door: says of a structure that one thread uses whether it is *durable*: after any power
+//! cut recovery finds the state before or after the operation in flight, and nothing that was
+//! answered is missing.
 //!
 //! The caller says how the structure is opened on a medium, what its operations are, and how its
 //! state is read; the states that it should have come from a run without a crash. For structures
@@ -190,8 +190,8 @@ where
     }
 
     /// Checks the structure again and again with one flush, fence or store left out, or two stores
-    /// swapped: each of them in the workload, and the same in every recovery. What nobody notices is
-    /// not needed, or the workload does not show what it is for.
+    /// swapped: each of them in the workload, and the same in every recovery. A call whose fault nobody
+    /// notices is not needed, or the workload does not show what it is for.
     ///
     /// # Panics
     /// As [`check`](Self::check), and if the structure does not pass without a fault.
@@ -360,8 +360,8 @@ where
         explored.map(drop).map_err(|failure| failure.message)
     }
 
-    /// Every recovery of the sound workload has the fault. What is done later has none, so nothing
-    /// is done.
+    /// Every recovery of the sound workload has the fault. Later operations would not have it, so none
+    /// is run.
     fn mutant_of_recovery(&self, fault: Mutation, plain: &CrashFreeRun<S>) -> Result<(), String> {
         let most = Cell::default();
         let recover = |sim: &Arc<Sim>| Ok(self.recover(sim, Some(fault), &most));
@@ -397,14 +397,14 @@ fn short(state: &impl Debug) -> String {
 /// One fault of [`Durable::mutants`].
 #[derive(Debug, Clone)]
 pub struct Mutant {
-    /// What was left out or swapped; calls are numbered over the whole workload, or from the start
-    /// of each recovery.
+    /// The call that was left out, or the stores that were swapped; calls are numbered over the whole
+    /// workload, or from the start of each recovery.
     pub fault: Mutation,
-    /// What it strikes, in words.
+    /// The part of the run that it strikes, in words.
     pub within: String,
     /// Which call it strikes of which operation; none in the first open and in recoveries.
     pub of_op: Option<OfOp>,
-    /// What the checker said; none if it noticed nothing.
+    /// The checker's message; none if it noticed nothing.
     pub noticed: Option<String>,
 }
 
@@ -419,7 +419,7 @@ pub struct OfOp {
     pub of: u64,
 }
 
-/// What [`Durable::mutants`] found.
+/// The findings of [`Durable::mutants`].
 #[derive(Debug, Clone, Default)]
 pub struct Mutants {
     /// All of them, those of the workload first.

@@ -1,12 +1,12 @@
-//! What a map may hold after a crash if its writes become durable by epochs (*buffered durable
-//! linearizability*, Izraelevitz et al., DISC 2016; the cut at epochs is BD+Tree's, §3.1).
+//! The contents that a map may have after a crash if its writes become durable by epochs (*buffered
+//! durable linearizability*, Izraelevitz et al., DISC 2016; the cut at epochs is BD+Tree's, §3.1).
 //!
 //! ```text
 //! clock     1      2      3      4 ✂        writes of epoch 4 and of 3, which has just ended,
 //! durable   0      1      2      2          may be gone; D = 2 is what the image says itself
 //! ```
 //!
-//! The image names the last durable epoch D. Then what is recovered is *exactly* what the writes of
+//! The image names the last durable epoch D. Then recovery finds *exactly* what the writes of
 //! epochs ≤ D made: nothing of them is missing, and nothing of a later one shows. D itself must not
 //! be less than what was acknowledged, nor more than two behind the clock.
 //!
@@ -23,7 +23,7 @@ use crate::history::{History, MapOp, OpInterval};
 use crate::oracle::MapWrite;
 use crate::trace::{CrashPoint, Recording, Trace};
 
-/// What a write answers: the key's old value, and the epoch that the write landed in.
+/// The answer of a write: the key's old value, and the epoch that the write landed in.
 pub type Written = (Option<u64>, u64);
 
 /// A map whose writes become durable by epochs.
@@ -99,7 +99,7 @@ pub struct EpochScript {
     ends: BTreeMap<u64, Vec<(u64, u64)>>,
     /// Before act `i`; one more than acts.
     moments: Vec<Moment>,
-    /// What memory was given back.
+    /// How much memory was given back.
     pub reclaimed: u64,
 }
 
@@ -115,7 +115,7 @@ impl EpochScript {
         }
     }
 
-    /// What the map holds now.
+    /// The map's contents now.
     pub fn contents(&self) -> Vec<(u64, u64)> {
         self.now.iter().map(|(k, v)| (*k, *v)).collect()
     }
@@ -207,7 +207,7 @@ impl EpochScript {
         Ok(Some(epoch))
     }
 
-    /// What the map held at the end of an epoch, or none if the epoch ended before the script began.
+    /// The map's contents at the end of an epoch, or none if the epoch ended before the script began.
     pub fn at_end_of(&self, epoch: u64) -> Option<&[(u64, u64)]> {
         self.ends.range(..=epoch).next_back().map(|(_, contents)| contents.as_slice())
     }
@@ -216,7 +216,7 @@ impl EpochScript {
     /// `durable` is the last durable epoch.
     ///
     /// # Errors
-    /// What is wrong with the epoch, or what is missing and what is too much.
+    /// A message that says what is wrong with the epoch, or what is missing and what is too much.
     pub fn admits(
         &self,
         crash: &CrashPoint<'_>,
@@ -250,12 +250,12 @@ impl EpochScript {
     }
 }
 
-/// What a call of a thread was answered.
+/// The answer to a call of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// The number of the call in the trace.
     pub id: u64,
-    /// What was asked.
+    /// The operation that was asked for.
     pub op: MapOp,
     /// The key's old value.
     pub old: Option<u64>,
@@ -274,7 +274,7 @@ impl Answer {
     }
 }
 
-/// What threads asked of a map, each call with its epoch.
+/// The calls of threads on a map, each with its epoch.
 #[derive(Debug, Clone, Default)]
 pub struct Answers {
     /// The map before, all of it durable.

@@ -189,7 +189,7 @@ where
         self.on_medium(1, crash).map(|_| ())
     }
 
-    /// What recovery does on an image, for replays. A recovery that fails has its say in the end.
+    /// The events of recovery on an image, for replays. A recovery that fails is reported in the end.
     pub fn events_of_recovery(&mut self, image: &[u64]) -> Vec<Event> {
         self.ready(1, image);
         let sim = &self.sims[0];

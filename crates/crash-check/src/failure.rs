@@ -1,4 +1,4 @@
-//! What an exploration answers: how much it looked at, or the first image that does not hold.
+//! The answer of an exploration: how much it looked at, or the first image that does not hold.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -130,7 +130,7 @@ impl Crash {
         Self { event: at, events: events.len(), choices, lost }
     }
 
-    /// What is missing of a line, as handles of pages name the words.
+    /// The words that a line lacks, named as handles of pages name them.
     fn lost_of(&self, line: u32, lines_per_page: u32) -> String {
         const SHOWN: usize = 4;
         let words = LINE_WORDS as u32;
@@ -155,7 +155,7 @@ impl Crash {
 pub struct Failure {
     /// The explorer's seed.
     pub seed: u64,
-    /// What recovery or the checker said.
+    /// The message of recovery or of the checker.
     pub message: String,
     /// The crash of the workload, then that of its recovery, and so on.
     pub crashes: Vec<Crash>,
@@ -165,7 +165,7 @@ pub struct Failure {
     pub in_flight: Vec<u64>,
     /// Lines of a page, to print lines by page.
     pub lines_per_page: u32,
-    /// What had been looked at before.
+    /// How much had been looked at before.
     pub stats: Coverage,
 }
 

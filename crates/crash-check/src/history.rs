@@ -65,7 +65,7 @@ impl MapOp {
 /// An operation in a history. Moments are positions in a record, or any other numbers in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpInterval {
-    /// What was asked.
+    /// The operation that was asked for.
     pub op: MapOp,
     /// When.
     pub invoked: usize,
@@ -83,7 +83,7 @@ impl fmt::Display for OpInterval {
     }
 }
 
-/// What threads did to a map.
+/// The operations of threads on a map.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     /// The map before.
@@ -231,7 +231,7 @@ fn ends(start: Option<u64>, calls: &[OpInterval]) -> BTreeSet<Option<u64>> {
         if answered & !done == 0 {
             ends.insert(value);
         }
-        // Whatever had answered before a call began comes before it.
+        // Every call that had answered before another began comes before that one.
         let waiting = calls.iter().zip(0..).filter(|(_, i)| done >> i & 1 == 0);
         let first = waiting.clone().filter_map(|(c, _)| c.response).map(|r| r.0).min();
         for (call, i) in waiting {

@@ -19,8 +19,8 @@
 //! with Release. A release store becomes visible after all that its thread stored before, to all
 //! observers at once (ARMv8 is multi-copy atomic), and stores of different threads to one line come
 //! one after the other under the page's latch, which is released and acquired. So the stores to a
-//! line become visible in the order of the record. What is written back is the line as it is at some
-//! moment, a prefix of that order: the images of [`Persistency::X86`]. `dc cvap` comes after earlier stores to
+//! line become visible in the order of the record. A write-back takes the line as it is at some moment,
+//! a prefix of that order: the images of [`Persistency::X86`]. `dc cvap` comes after earlier stores to
 //! its line as `clwb` does, and `dsb` completes it as `sfence` does. Two things are taken on trust on
 //! either processor: a line in flight is torn at 8 bytes at worst and in the order of its stores,
 //! and memory has what the processor says it has.
@@ -34,7 +34,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::failure::{Choice, Crash};
 use crate::trace::{LINE_WORDS, Recording};
 
-/// What survives a power cut besides what was flushed and fenced.
+/// The stores that survive a power cut besides those that were flushed and fenced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Persistency {
     /// Caches are lost: x86 with ADR.
@@ -49,7 +49,7 @@ pub enum Persistency {
 pub(crate) struct LineContent {
     pub kept: u32,
     pub words: [u64; LINE_WORDS],
-    /// What this content adds to the image's hash, relative to the line at its floor.
+    /// The part that this content adds to the image's hash, relative to the line at its floor.
     pub delta: u128,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct ImageWalk {
     tails: BTreeMap<u32, LineTail>,
     /// For each thread: lines flushed since its last fence, and their store counts then.
     flushed: HashMap<u32, Vec<(u32, u32)>>,
-    /// Lines whose floor has risen, for who follows the base.
+    /// Lines whose floor has risen, for a caller that follows the base.
     risen: Vec<u32>,
 }
 

@@ -1,3 +1,3 @@
-//! What the conformance suite asks of an index: the tree crate's own interface.
+//! The interface that the conformance suite asks of an index: the tree crate's own.
 
 pub use everleaf_tree::Index;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use everleaf_pmem::{Counts, Medium, Page, PageNo, Word};
 
-/// What goes wrong. Calls are numbered from 0 since the wrapper was made.
+/// One fault. Calls are numbered from 0 since the wrapper was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Mutation {
     /// The flush of this number does not happen.

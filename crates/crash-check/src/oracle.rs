@@ -1,5 +1,5 @@
-//! What a map with durable operations may hold after a crash, for workloads of one thread: exactly
-//! what the operations that had answered made, with the one in flight done or not done.
+//! The contents that a map with durable operations may have after a crash, for workloads of one thread:
+//! exactly what the operations that had answered made, with the one in flight done or not done.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ impl Script {
     /// Whether the entries, in order, are a legal outcome of a crash.
     ///
     /// # Errors
-    /// What is missing and what is too much.
+    /// A message that says what is missing and what is too much.
     pub fn admits(&self, crash: &CrashPoint<'_>, found: &[(u64, u64)]) -> Result<(), String> {
         let (begun, done) = (crash.invoked().len(), crash.responded().len());
         debug_assert!(begun <= done + 1, "one thread has one operation in flight");

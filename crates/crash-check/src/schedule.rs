@@ -40,7 +40,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::exploration::panic_text;
 
-/// What one thread of a run does. When the run ends, the job has dropped everything that it owned.
+/// The work of one thread of a run. When the run ends, the job has dropped everything that it owned.
 pub type Job = Box<dyn FnOnce() + Send>;
 
 /// How a run is scheduled.
@@ -67,7 +67,7 @@ impl Default for Policy {
     }
 }
 
-/// What a run did: the threads took turns as `turns` says.
+/// The course of a run: the threads took turns as `turns` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
     /// Accesses of all threads together, and turns of loops that wait.
@@ -92,9 +92,9 @@ impl fmt::Display for Ran {
 pub struct Failed {
     /// The seed of the policy.
     pub seed: u64,
-    /// What went wrong.
+    /// A message that says what went wrong.
     pub what: String,
-    /// What had run until then.
+    /// The run until then.
     pub ran: Ran,
 }
 
@@ -247,7 +247,7 @@ impl State {
         }
     }
 
-    /// Who goes on after this step of thread `me`.
+    /// The thread that goes on after this step of thread `me`.
     fn next(&mut self, me: usize, point: Point) -> usize {
         self.steps += 1;
         if self.steps > self.bound && !self.stopped {
@@ -266,7 +266,7 @@ impl State {
     }
 }
 
-/// What ends a job of a run that is given up.
+/// The payload of the panic that ends a job of a run that is given up.
 struct Stopped;
 
 impl Baton {

@@ -59,7 +59,7 @@ impl Explorer {
     pub fn new() -> Self {
         Self::default()
     }
-    /// What survives a power cut besides what was flushed and fenced.
+    /// The stores that survive a power cut besides those that were flushed and fenced.
     pub fn mode(mut self, mode: Persistency) -> Self {
         self.mode = mode;
         self

@@ -19,7 +19,7 @@ pub const fn respond_mark(id: u64) -> u64 {
     2 * id + 1
 }
 
-/// What a workload did: where it started from and everything that passed the door.
+/// The record of a workload: where it started from and everything that passed the door.
 #[derive(Debug, Clone)]
 pub struct Recording {
     /// The shape of the pages.
@@ -28,7 +28,7 @@ pub struct Recording {
     pub limit: PageNo,
     /// All words at the start, which count as persisted.
     pub initial: Vec<u64>,
-    /// What passed the door, in the order of memory.
+    /// The events that passed the door, in the order of memory.
     pub events: Vec<Event>,
 }
 
@@ -47,8 +47,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Begins a recording. What the medium holds now counts as persisted, and what it has recorded so
-    /// far is dropped.
+    /// Begins a recording. The medium's present contents count as persisted, and events that it has
+    /// recorded so far are dropped.
     pub fn new(sim: &Arc<Sim>) -> Self {
         sim.take_events();
         Self { sim: Arc::clone(sim), initial: sim.image() }
@@ -59,7 +59,7 @@ impl Trace {
         &self.sim
     }
 
-    /// Runs one operation between its two marks. Use each `id` once. What the operation has
+    /// Runs one operation between its two marks. Use each `id` once. Everything that the operation has
     /// acknowledged when `f` returns must survive any crash from then on.
     pub fn op<R>(&self, id: u64, f: impl FnOnce() -> R) -> R {
         self.sim.mark(invoke_mark(id));

@@ -42,7 +42,7 @@ impl Register {
         }
         held.set_ready();
         drop(held);
-        // Too late for those who have read the value.
+        // Too late for threads that have read the value.
         self.sim.flush(page, 1);
         self.sim.fence();
         old
@@ -152,7 +152,7 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(a, b, "a failure replays");
 }
 
-/// A flush is completed by its own thread's fence only, whoever fences in between.
+/// A flush is completed by its own thread's fence only, whichever thread fences in between.
 #[test]
 fn another_threads_fence_completes_nothing() {
     let mut scheduler = Scheduler::new(2);

@@ -42,7 +42,7 @@ struct Blobs {
 }
 
 impl Blobs {
-    /// Opens the store. What a crash cut off is no upload any more, so its chunks are garbage.
+    /// Opens the store. An upload that a crash cut off is no upload any more, so its chunks are garbage.
     fn open(path: &Path) -> Result<Blobs> {
         let db = Db::open(path)?;
         let [names, blobs, chunks, uploads] =
@@ -145,7 +145,7 @@ impl Blobs {
             if now.of(&self.uploads)?.contains(&key)? || now.of(&self.blobs)?.contains(key)? {
                 continue;
             }
-            // What is garbage now stays garbage: no number is given twice.
+            // Garbage stays garbage: no number is given twice.
             let chunks = self.chunks.range(keys::starting_with(id)).keys();
             for key in chunks.take(limit - removed) {
                 self.chunks.delete(key?)?;

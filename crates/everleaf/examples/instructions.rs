@@ -1,4 +1,4 @@
-//! What `ci/instructions.sh` counts: each kind of operation in a function of its own, which callgrind
+//! Operations that `ci/instructions.sh` counts: each kind in a function of its own, which callgrind
 //! knows by name. Everything that is not to be counted (what fills the trees, what chooses the keys)
 //! stays outside of them. `cargo run --release -p everleaf --features heavy --example instructions` only
 //! runs it.

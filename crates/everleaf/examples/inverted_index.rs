@@ -150,7 +150,7 @@ pub fn run(path: &Path) -> Result<()> {
     assert!(search.having("cat").any(|id| id.is_ok_and(|id| id == 28)));
     drop(search);
 
-    // What the texts say is what the postings say, after reopening too.
+    // The postings say what the texts say, after reopening too.
     let search = Search::open(path)?;
     let mut expected = BTreeSet::new();
     for pair in &search.documents {

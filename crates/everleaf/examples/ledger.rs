@@ -11,7 +11,7 @@
 //!
 //! A transfer is one transaction: it reads both balances, changes them and appends to `transfers`. It survives
 //! a crash as a whole or not at all, and so other threads see it. If another transfer changes one of the
-//! accounts meanwhile, or takes the number, this one is run again. Who reads all balances takes a snapshot.
+//! accounts meanwhile, or takes the number, this one is run again. A read of all balances takes a snapshot.
 
 use std::error::Error;
 use std::io::{Write, stdout};
@@ -122,7 +122,7 @@ pub fn run(path: &Path) -> Result<()> {
     })?;
     drop(ledger);
 
-    // What the transfers say, from the start on, is what the accounts have.
+    // The accounts have what the transfers say, from the start on.
     let ledger = Ledger::open(path)?;
     let mut balances = std::collections::BTreeMap::from(ACCOUNTS);
     for pair in &ledger.transfers {

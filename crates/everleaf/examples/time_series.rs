@@ -92,7 +92,7 @@ impl Series {
                 batch.commit()?;
             }
         }
-        self.db.sync()?; // What the caller now counts as gone does not come back after a crash.
+        self.db.sync()?; // Points that the caller now counts as gone do not come back after a crash.
         Ok(removed)
     }
 }
@@ -124,7 +124,7 @@ pub fn run(path: &Path) -> Result<()> {
     let removed = series.expire(0)?;
     drop(series);
 
-    let series = Series::open(path)?; // What is gone stays gone, and the rest is there.
+    let series = Series::open(path)?; // Removed points stay gone, and the rest is there.
     for sensor in series.sensors()? {
         assert_eq!(series.range(&sensor, i64::MIN, 0).count(), 0, "{sensor}");
         assert_eq!(series.range(&sensor, 0, i64::MAX).count(), 3600, "{sensor}");

@@ -79,7 +79,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         tree.put(key(i), i.to_le_bytes())?;
     }
     db.sync()?;
-    // What the first writes after a checkpoint do besides is not the way of an operation.
+    // The extra work of the first writes after a checkpoint is not the way of an operation.
     for i in 3100..3105 {
         tree.put(key(i), i.to_le_bytes())?;
     }

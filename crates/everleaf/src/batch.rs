@@ -10,10 +10,10 @@ use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX, check_key, check_value};
 use crate::sorted::head_of;
 use crate::{AsBytes, Durability, Error, Result, Tree};
 
-/// What memory here is for.
+/// Names this memory in errors.
 const BATCH: &str = "the changes of a batch";
 /// The first piece of memory for keys and values has so many bytes, and each further one twice as many as the last
-/// one, up to the other bound. What is longer gets a piece of its own.
+/// one, up to the other bound. A longer change gets a piece of its own.
 const PIECE_BYTES: [usize; 2] = [512, 64 << 10];
 /// So many of the trees that were named last are looked at, to see whether one of them is named again.
 const RECENT_TREES: usize = 8;
@@ -79,12 +79,12 @@ struct Added {
 
 const _: () = assert!(KEY_BYTES_MAX <= VALUE_BYTES_MAX && VALUE_BYTES_MAX <= u32::MAX as usize);
 
-/// What a list with so much room takes.
+/// Bytes that a list with so much room takes.
 fn list_bytes<T>(room: usize) -> u64 {
     taken(room.saturating_mul(size_of::<T>()))
 }
 
-/// What a list takes more if there is to be one more in it: one without room grows to twice as much.
+/// Bytes by which a list grows to take one more: one without room grows to twice as much.
 fn growth<T>(list: &Vec<T>) -> u64 {
     let room = list.capacity();
     if list.len() < room { 0 } else { list_bytes::<T>(room.max(2) * 2) - list_bytes::<T>(room) }
@@ -250,7 +250,7 @@ impl Batch {
             + if is_full { growth(&self.full) + taken(piece_bytes) } else { 0 }
             + if known.is_none() { growth(&self.trees) } else { 0 };
         self.buffer.admit(lists)?;
-        // What is made room for here stays if something after it fails, and is used next time.
+        // Room that is made here stays if something after it fails, and is used next time.
         fallible::more(&mut self.changes, 1, BATCH)?;
         if is_full {
             let piece = fallible::list(piece_bytes, BATCH)?;
@@ -284,7 +284,7 @@ impl Batch {
         Ok(())
     }
 
-    /// What all of it takes.
+    /// Bytes that all of it takes.
     fn bytes(&self) -> u64 {
         self.piece_bytes
             + list_bytes::<Added>(self.changes.capacity())

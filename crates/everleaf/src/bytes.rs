@@ -1,4 +1,4 @@
-//! What a read gives: a byte string of its own that is cheap to make.
+//! The answer of a read: a byte string of its own that is cheap to make.
 //!
 //! ```text
 //! here  up to 30 bytes in place

@@ -16,7 +16,7 @@ use crate::{AsBytes, Bytes, Result};
 /// A key and its value.
 pub type Pair = (Bytes, Bytes);
 
-/// What memory here is for.
+/// These name memory in errors.
 const KEY: &str = "a key";
 const VALUE: &str = "a value";
 

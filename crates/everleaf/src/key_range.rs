@@ -1,4 +1,4 @@
-//! What a caller gives: byte strings, and ranges of them.
+//! Arguments of callers: byte strings, and ranges of them.
 //!
 //! Both traits are there for the compiler's sake. A method that took `impl RangeBounds<K>` could not find out `K` for
 //! `&from..&to`, `..` and their like, and a type that is no byte string would be refused without a word of what to do.

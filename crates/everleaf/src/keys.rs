@@ -278,7 +278,7 @@ mod sealed {
         }
     }
 
-    /// What no null stands for, so that an `Option` of it has a null of its own.
+    /// A type that no null stands for, so that an `Option` of it has a null of its own.
     pub trait NotNull {}
 
     pub trait Take: Sized {

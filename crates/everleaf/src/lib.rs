@@ -1,7 +1,7 @@
 //! A crash-safe ordered store on an ordinary file.
 //!
 //! A [`Db`] holds named [`Tree`]s in one file, its journal inside. A tree maps byte strings to byte
-//! strings, in bytewise order. Any number of threads read and write in memory. What they write becomes
+//! strings, in bytewise order. Any number of threads read and write in memory. Their writes become
 //! durable in *epochs* of a few milliseconds: after a crash, either everything of an epoch is there or
 //! nothing of it.
 //!

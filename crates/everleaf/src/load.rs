@@ -9,7 +9,7 @@ use crate::{AsBytes, Error, Result, Tree};
 const CHUNK_PAGES: usize = 16;
 /// So many pages of pairs are kept back then, because they may fill a leaf together with what comes.
 const KEPT_PAGES: usize = 4;
-/// What a pair takes in a leaf beside its bytes, at least.
+/// Bytes that a pair takes in a leaf beside its own, at least.
 const PAIR_BYTES: usize = 8;
 /// Of a key at least this part counts, however much of it is that of the key before.
 const KEY_PART: usize = 16;
@@ -135,7 +135,7 @@ impl Tree {
         for pair in pairs {
             let taken = pair.into_pair().and_then(|(key, value)| Ok(load.take(key, value)?));
             if let Err(error) = taken {
-                // What was taken before is not lost for that; if it cannot be put, that is the same or worse.
+                // Pairs that were taken before are not lost for that; if they cannot be put, the error is the same or worse.
                 load.put_all()?;
                 return Err(error);
             }

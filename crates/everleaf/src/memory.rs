@@ -61,7 +61,7 @@ impl Budget {
     }
 }
 
-/// What all pools may take if nobody says it: a quarter of what the process may use when it is first asked,
+/// Bytes that all pools may take if nobody says it: a quarter of what the process may use when it is first asked,
 /// by the machine's memory and by its control groups.
 pub(crate) fn default_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();

@@ -11,11 +11,11 @@ use crate::{Budget, Error, Result};
 
 /// Bytes of a page of a new pool on a file.
 const FILE_PAGE_BYTES: u32 = 4096;
-/// What can be asked for there.
+/// The sizes that can be asked for there.
 const FILE_PAGES: &str = "512 to 32768";
 /// Bytes of a node of a new pool on persistent memory.
 const DAX_PAGE_BYTES: u32 = 2048;
-/// What can be asked for there.
+/// The sizes that can be asked for there.
 const DAX_PAGES: &str = "128 to 16384";
 /// Bytes of a slot of a node there.
 const SLOT_BYTES: u32 = 16;
@@ -106,7 +106,7 @@ pub struct Options {
 /// Whose memory a pool takes.
 #[derive(Debug, Clone)]
 enum Memory {
-    /// What all pools of the process share that say nothing.
+    /// The memory shared by all pools of the process that say nothing.
     Process,
     /// So many bytes of its own.
     Own(u64),
@@ -272,9 +272,9 @@ impl Options {
     /// Sets whether the program alone ends the pool's epochs. Default: no, an epoch lasts for an
     /// [interval](Options::interval).
     ///
-    /// If it does, all that it does between two ends becomes durable together, or not at all. What ends an epoch is
-    /// [`Db::end_epoch`](crate::Db::end_epoch), [`Db::sync`](crate::Db::sync), [`Durability::Sync`] and the close. Nothing
-    /// else does: a checkpoint, a compaction and a backup go by the last epoch that has ended.
+    /// If it does, all that it does between two ends becomes durable together, or not at all.
+    /// [`Db::end_epoch`](crate::Db::end_epoch), [`Db::sync`](crate::Db::sync), [`Durability::Sync`] and the close end an
+    /// epoch. Nothing else does: a checkpoint, a compaction and a backup go by the last epoch that has ended.
     /// [`Db::abandon`](crate::Db::abandon) and a crash take back what came after that.
     ///
     /// An epoch may be as long, and as large, as you like. Whenever a quarter of
@@ -351,8 +351,8 @@ impl Options {
     /// Has the pool share memory with others that are opened with the same budget, in place of [`memory`](Options::memory)
     /// of its own; all that is said there of a pool is true of them together. Default: [`Budget::of_process`].
     ///
-    /// What a pool may take of the parts that have bounds (changed pages, changes that wait for the disk, old values) is what
-    /// the others leave, or its fair part if that is more: with many busy pools less than a sixteenth of the budget, half of
+    /// Of the parts that have bounds (changed pages, changes that wait for the disk, old values) a pool may take what the
+    /// others leave, or its fair part if that is more: with many busy pools less than a sixteenth of the budget, half of
     /// it or a quarter of it; 64 KiB in any case.
     #[must_use]
     pub fn budget(mut self, budget: &Budget) -> Self {

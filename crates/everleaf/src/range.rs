@@ -1,6 +1,6 @@
 //! Iteration in both directions, on a cursor at each end.
 //!
-//! What an iterator has not given yet lies between its two cursors:
+//! The pairs that an iterator has not given yet lie between its two cursors:
 //!
 //! ```text
 //!   given from the front | front cursor … keys in between … back cursor | given from the back

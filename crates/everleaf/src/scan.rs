@@ -32,7 +32,7 @@ pub struct Scan {
     has_ended: bool,
     /// Steps of a cursor that is made anew which have failed since the last key. They tell no key to go on behind.
     failed: usize,
-    /// What the next call fails with: it came up behind pairs that were given.
+    /// The error of the next call: it came up behind pairs that were given.
     error: Option<Error>,
 }
 

@@ -91,7 +91,7 @@ impl Tree {
         check_key(key)?;
         check_value(value)?;
         let wants_there = condition == Condition::Present;
-        // What is large goes to the disk before the leaf is looked at, and would have to go again.
+        // A large value goes to the disk before the leaf is looked at, and would have to go again.
         if value.len() >= LARGE_BYTES && self.on.is_there_to_change(key)? != wants_there {
             return Ok(false);
         }

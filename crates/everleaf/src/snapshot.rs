@@ -380,7 +380,7 @@ impl Source {
         let from = from.as_ref().map(|key| &key[..]);
         let copied = of_cut(&self.tree, cut, |tree| {
             tree.copy_leaf(at, from, up)?;
-            // What has changed before the leaf was copied was kept before that.
+            // A value that has changed before the leaf was copied was kept before that.
             tree.images().tell_changes((cut, tree.until()), at, (from, up))
         });
         still(at, copied)

@@ -63,7 +63,7 @@ impl<V> Sorted<V> {
     /// Bytes of an entry in its list.
     pub const ENTRY_BYTES: u64 = size_of::<(Bytes, V)>() as u64;
 
-    /// What it takes of memory, in bytes, without what values lead to.
+    /// Bytes that it takes of memory, without what values lead to.
     pub fn bytes(&self) -> u64 {
         let lists = self.lists.capacity() * size_of::<Entries<V>>();
         self.key_bytes + self.room as u64 * Self::ENTRY_BYTES + taken(lists)
@@ -167,7 +167,7 @@ impl<V> Sorted<V> {
     pub fn beside(&self, place: Place) -> [Option<(&[u8], &V)>; 2] {
         let entry =
             |(no, at): Place| self.lists.get(no)?.get(at).map(|(key, value)| (&key[..], value));
-        // What is below a place is in its list, but for the very first one.
+        // The entry below a place is in its list, but for the very first one.
         let below = place.1.checked_sub(1).and_then(|at| entry((place.0, at)));
         [below, entry(self.settle(place))]
     }
@@ -244,7 +244,7 @@ impl<V> Sorted<V> {
     pub fn at_or_before(&mut self, key: &[u8]) -> Option<(&[u8], &mut V)> {
         let (no, at) = match self.place(key) {
             Ok(place) => place,
-            // What is before a place is in its list, but for the very first one.
+            // The entry before a place is in its list, but for the very first one.
             Err((no, at)) => (no, at.checked_sub(1)?),
         };
         self.lists[no].get_mut(at).map(|(key, value)| (&key[..], value))
@@ -449,7 +449,7 @@ mod tests {
         }
     }
 
-    /// What it says of its memory is what it has.
+    /// The bytes that it reports are those that it has.
     fn assert_bytes(map: &Sorted<u64>) {
         let lists = taken(map.lists.capacity() * size_of::<Entries<u64>>());
         let room: usize = map.lists.iter().map(Vec::capacity).sum();

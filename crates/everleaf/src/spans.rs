@@ -13,7 +13,7 @@ use everleaf_pmem::fallible::taken;
 use crate::Result;
 use crate::sorted::{self, Sorted};
 
-/// What memory here is for.
+/// Names this memory in errors.
 const SPANS: &str = "what a transaction has read or locked";
 
 /// Where a span ends.
@@ -114,12 +114,12 @@ pub(crate) fn behind(key: &[u8]) -> Result<Vec<u8>> {
 }
 
 impl Spans {
-    /// What they take of memory.
+    /// Bytes that they take of memory.
     pub fn bytes(&self) -> u64 {
         self.spans.bytes() + self.end_bytes
     }
 
-    /// What one more takes at most, but for room for others.
+    /// Bytes that one more takes at most, but for room for others.
     pub fn bytes_of(start: &[u8], upto: Upto<'_>) -> u64 {
         let end = if let Upto::Before(end) = upto { taken(end.len()) } else { 0 };
         Sorted::<End>::ENTRY_BYTES + taken(start.len()) + end
@@ -212,7 +212,7 @@ const SHORT: usize = 64;
 /// The first of them gets room for a few like it.
 const FIRST_BYTES: usize = 96;
 
-/// What a transaction has read of a tree.
+/// The parts of a tree that a transaction has read.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     spans: Spans,
@@ -222,7 +222,7 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// What they take of memory.
+    /// Bytes that they take of memory.
     pub fn bytes(&self) -> u64 {
         self.spans.bytes() + taken(self.keys.capacity())
     }

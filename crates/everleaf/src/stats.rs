@@ -145,7 +145,7 @@ pub struct Damage {
     pub file: &'static str,
     /// The place, in bytes from the start of that file.
     pub offset: u64,
-    /// What was expected and what was found.
+    /// Says what was expected and what was found.
     pub what: String,
 }
 

@@ -566,7 +566,7 @@ impl Attempts {
     }
 }
 
-/// After a commit. What has written nothing waits for nobody.
+/// After a commit. A transaction that has written nothing waits for nobody.
 fn settle(engine: &Engine, has_written: bool, durability: Durability) -> Result<()> {
     if has_written { engine.settle(durability) } else { Ok(()) }
 }

@@ -33,7 +33,7 @@ pub struct Tree {
     own: Arc<Own>,
 }
 
-/// What a handle has in common with its clones.
+/// The part that a handle has in common with its clones.
 #[derive(Debug)]
 struct Own {
     name: Arc<str>,

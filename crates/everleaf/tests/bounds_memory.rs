@@ -1,5 +1,5 @@
-//! What the bounds of memory say of images, of transactions and of batches is what the allocator has given for them, and
-//! how often reads ask it: a program of its own, because memory is counted for the whole process.
+//! The bounds of memory count for images, for transactions and for batches what the allocator has given for them. How
+//! often reads ask it is counted, too. A program of its own, because memory is counted for the whole process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,7 +111,7 @@ fn what_snapshots_keep_is_counted_as_it_is_allocated() {
             let snapshot = db.snapshot().expect("open");
             let before = allocated();
             put_all(4);
-            // Whoever looks for one has all of them sorted.
+            // A reader that looks for one has all of them sorted.
             let seen = snapshot.tree("t").expect("open").expect("there");
             assert!(seen.contains(key(0, key_bytes, is_spread)).expect("sound"));
             drop(seen);
@@ -194,7 +194,7 @@ fn what_a_transaction_has_read_counts() {
     assert!(n > 500, "{n} reads");
     let taken = allocated() - before;
     assert_like(db.stats().expect("open").transaction_bytes, taken, "reads");
-    // What was read before is still validated.
+    // Earlier reads are still validated.
     tree.put("there", "changed").expect("room");
     assert!(tx.put(&tree, "k", "").is_err(), "there is no room");
     drop(tx);
@@ -326,7 +326,7 @@ fn a_range_asks_for_little_more_memory_than_a_cursor() {
         let passed = calls(pass);
         // For bounds, and where a leaf ends.
         assert!(passed <= 8, "{what}: {passed} allocations for 100 pairs that nobody keeps");
-        // What is long shares pieces of 4 KiB, which is one a leaf at most.
+        // Long keys and values share pieces of 4 KiB, at most one a leaf.
         let pieces = |bytes: usize| if bytes > 30 { 1000 * bytes as u64 / 3800 + 1 } else { 0 };
         let mut kept = Vec::with_capacity(1000);
         let taken = calls(|| kept.extend(tree.iter().map(|pair| pair.expect("sound"))));

@@ -18,7 +18,7 @@ const CHILD: &str = "EVERLEAF_GROUP_CHILD";
 const VALUE_BYTES: usize = 100;
 /// Pools that share memory.
 const POOLS: u64 = 500;
-/// What each of them takes beside it, whatever it does.
+/// Bytes that each of them takes beside that memory, whatever it does.
 const POOL_BYTES: u64 = 150_000;
 
 /// A control group for memory, which is removed in the end.
@@ -121,7 +121,7 @@ impl Job {
         }
     }
 
-    /// What a child does with many pools in one budget: writes to all of them, in one order and in another, and reads.
+    /// The work of a child with many pools in one budget: it writes to all of them, in one order and in another, and reads.
     /// Every other pool ends epochs when it likes.
     fn share(&self) {
         let budget = Budget::new(self.most);
@@ -161,7 +161,7 @@ impl Job {
         (db, tree)
     }
 
-    /// What a child does.
+    /// Runs one phase in a child.
     fn run(&self, phase: &str) {
         if phase == "share" {
             return self.share();

@@ -1,5 +1,5 @@
 //! Everything at once: many threads on few names drop, clear, rename, load, read at snapshots and commit, and what
-//! comes out is whole. What each of these does alone other tests know; this one looks for what they do to each other,
+//! comes out is whole. Other tests know what each of these does alone; this one looks for what they do to each other,
 //! with room and without.
 //!
 //! `EVERLEAF_SCALE` sets the milliseconds of all runs (8,000), `EVERLEAF_SEED` the seed.
@@ -18,7 +18,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 const THREADS: u64 = 64;
 const NAMES: u64 = 6;
 
-/// What a key has says which key it is, so that pairs of other places are known.
+/// The value of a key says which key it is, so that pairs of other places are known.
 fn value(key: &[u8], bytes: usize) -> Vec<u8> {
     key.iter().copied().cycle().take(bytes.max(key.len())).collect()
 }
@@ -113,7 +113,7 @@ enum End {
     AbandonBeside,
 }
 
-/// What others may do to a step.
+/// Whether other threads may have made a step fail like this.
 fn is_refused(error: &Error, run: Run, is_over: bool) -> bool {
     match error {
         Error::NoTree

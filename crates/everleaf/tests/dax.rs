@@ -108,8 +108,8 @@ fn overwrite(path: &Path, at: u64, bytes: &[u8]) {
     file.write_all_at(bytes, FIRST_PAGE + at).expect("writes");
 }
 
-/// What looks like a pool that was never made, or like a first tree that was never made, is not
-/// taken for one where data may be: nothing would be left of it.
+/// A file that looks as if its pool, or its first tree, was never made is not taken for a new one
+/// where data may be: nothing would be left of it.
 #[test]
 fn a_pool_that_was_wiped_in_part_is_damaged_and_not_new() {
     const PAGE: u64 = 64 + 16 * 32;
@@ -151,7 +151,7 @@ fn child() {
     let db = open(Path::new(path));
     let (singles, batches) = (db.tree("singles").expect("room"), db.tree("batches").expect("room"));
     let first: u64 = singles.last().expect("readable").map_or(0, |(key, _)| number(&key) + 1);
-    // What the process before this one was to remove when it was killed.
+    // The process before this one was to remove these when it was killed.
     for old in first.saturating_sub(KEPT + 2)..first.saturating_sub(KEPT) {
         singles.remove(old.to_be_bytes()).expect("readable");
     }
@@ -174,7 +174,7 @@ fn number(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("8 bytes"))
 }
 
-/// What must be there when `done` was said last.
+/// Expects all that must be there when `done` was said last.
 fn verify(db: &Db, done: Option<u64>) {
     sound(db);
     let (singles, batches) = (db.tree("singles").expect("room"), db.tree("batches").expect("room"));

@@ -136,8 +136,8 @@ fn a_renamed_tree_keeps_what_it_holds_and_its_handles() {
     });
 }
 
-/// Each tree holds pairs whose values tell the tree: whoever gets a foreign one has read a page in its
-/// next life.
+/// Each tree holds pairs whose values tell the tree: a thread that gets a foreign one has read a page in
+/// its next life.
 #[test]
 fn threads_that_use_a_tree_while_it_is_dropped_get_its_own_pairs_or_an_error() {
     on_each(|path, storage| {

@@ -14,7 +14,7 @@ use everleaf_testing::{Rng, vecs};
 
 const PATH: &str = "/pool/p.ever";
 const MEMORY: u64 = 4 << 20;
-/// What memory may take beyond: pages that were read by the last operations.
+/// Bytes that memory may take beyond: pages that were read by the last operations.
 const SLACK: u64 = MEMORY / 20;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -90,7 +90,7 @@ fn is_kept_or_taken_back(background: bool) {
         assert_eq!(db.epoch(), before, "{what}: nothing has ended the epoch");
         assert!(db.stats().expect("open").memory.evictions > 1000, "{what}");
         expect_holds(&db, &changed);
-        // Whatever takes it back takes back all of it.
+        // A kill takes back all of the epoch, and so does a power cut.
         for disk in [io.kill(), io.power_cut(round)] {
             let crashed = open(&disk, false);
             expect_holds(&crashed, &model);
@@ -165,7 +165,7 @@ fn epochs_that_fit_do_not_fill_memory_one_after_the_other() {
     }
 }
 
-/// What waits for recovery keeps no epoch from being larger than memory.
+/// Pages that wait for recovery do not keep an epoch from being larger than memory.
 #[test]
 fn an_epoch_behind_a_crash_is_larger_than_memory_too() {
     for background in [false, true] {

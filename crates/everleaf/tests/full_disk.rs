@@ -1,5 +1,5 @@
 //! A simulated disk that is full from any call of a script on: puts, deletes, large values, batches, trees,
-//! ends of epochs, checkpoints, backups. What fails says so and changes nothing; what was durable stays, also
+//! ends of epochs, checkpoints, backups. A call that fails says so and changes nothing; what was durable stays, also
 //! through a crash; deletes are taken, and make room where a checkpoint finds some; and once there is room
 //! everything goes on in the same open, with all that was accepted.
 //!
@@ -37,7 +37,7 @@ struct World {
     kind: Kind,
     rng: Rng,
     model: Model,
-    /// What the last epoch that is known to be durable holds.
+    /// The content of the last epoch that is known to be durable.
     durable: Model,
     /// Ends of epochs since then that had no room: a later write may have made them durable.
     cut: Vec<Model>,
@@ -151,7 +151,7 @@ impl World {
         assert!(self.holds(db, model), "{}", self.what);
     }
 
-    /// Nothing that was durable is lost in a crash. What a failed end of an epoch has cut off may be there.
+    /// Nothing that was durable is lost in a crash. An epoch that a failed end has cut off may be there.
     fn crash(&self) {
         for disk in [self.io.power_cut(1), self.io.kill()] {
             disk.fail_at(u64::MAX, Fault::Full);

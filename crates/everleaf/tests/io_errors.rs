@@ -28,7 +28,7 @@ struct Script {
     seed: u64,
     options: Options,
     acts: Vec<Act>,
-    /// What each call is that is made if all goes well.
+    /// The kind of each call that is made if all goes well.
     calls: Vec<Call>,
     /// Which of them closes make.
     closes: Vec<Range<usize>>,
@@ -46,7 +46,7 @@ enum Ended {
     Cut(SimIo),
 }
 
-/// What a failure led to.
+/// The consequence of a failure.
 #[derive(Clone, Copy)]
 enum Led {
     /// No operation failed: something was read that it could do without, or that is read once more.

@@ -38,7 +38,7 @@ const BALANCE: i64 = 1000;
 const SETTLED: u64 = 40;
 const TREES: [&str; 4] = ["accounts", "ledger", "settled", "tellers"];
 
-/// What a bank is on, and how its tellers begin.
+/// The medium of a bank, and how its tellers begin.
 #[derive(Clone, Copy)]
 struct Bank {
     seed: u64,
@@ -135,7 +135,7 @@ impl Books {
     }
 }
 
-/// What a bank holds at one moment: the pairs of a tree by its number.
+/// Audits a bank at one moment: `pairs` gives those of a tree by its number.
 fn audit(pairs: impl Fn(usize) -> Result<Vec<Pair>>) -> Result<BTreeMap<u64, i64>> {
     let number = |key: &[u8]| words::<1>(&key[key.len() - 8..])[0];
     // In no order of writes.
@@ -176,7 +176,7 @@ fn work(bank: Bank, db: &Db, books: &Books, teller: u64, rng: &mut Rng) -> Resul
         let is_sync = rng.one_in(5);
         let db = db.with(if is_sync { Durability::Sync } else { Durability::Buffered });
         let options = TransactionOptions::new().attempts(1000);
-        // Who writes all that it reads is safe with less, too.
+        // A transaction that writes all that it reads is safe with less isolation, too.
         let options = match rng.one_in(3) {
             true => options.isolation(Isolation::Snapshot),
             false => options,
@@ -261,12 +261,12 @@ fn victim() {
     }
 }
 
-/// What a victim had said when it was killed.
+/// The progress that a victim had reported when it was killed.
 #[derive(Default)]
 struct Said {
     last: &'static str,
     durable: BTreeMap<u64, i64>,
-    /// What is durable with the close.
+    /// Numbers that become durable with the close.
     done: BTreeMap<u64, i64>,
     audits: u64,
 }

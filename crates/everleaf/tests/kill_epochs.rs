@@ -26,10 +26,10 @@ const THREADS: u64 = 2;
 /// Keys of one thread.
 const KEYS: u64 = 2_000;
 
-/// What the pool holds.
+/// The content of the pool.
 type Model = BTreeMap<String, String>;
 
-/// What a thread does in a round, one key after the other.
+/// The changes of a thread in a round, one key after the other.
 fn round(seed: u64, thread: u64, round: u64) -> impl Iterator<Item = (String, Option<String>)> {
     let mut random = Random::seed_from_u64(seed ^ thread << 56 ^ round << 8);
     let steps = random.random_range(1..if round.is_multiple_of(4) { 8_000 } else { 800 });
@@ -51,7 +51,7 @@ fn options() -> Options {
     options.page_bytes(4096).memory(2 << 20).journal_bytes(1 << 20)
 }
 
-/// What goes on beside the threads of a round, in an epoch that it must not end.
+/// May checkpoint, compact or back up beside the threads of a round, in an epoch that it must not end.
 fn meddle(db: &Db, path: &str, random: &mut Random, next: u64) {
     let epoch = db.epoch();
     match random.random_range(0..4) {
@@ -106,7 +106,7 @@ fn victim() {
             next += 1;
             println!("durable {next}");
         }
-        // What a round leaves in the journal, and the next open writes over.
+        // An abandon leaves these changes in the journal, and the next open writes over them.
         write(&tree, seed, 0, next);
         drop(tree);
         if random.random_range(0..3) > 0 {
@@ -122,7 +122,7 @@ fn victim() {
     }
 }
 
-/// What a victim had said when it was killed.
+/// The progress that a victim had reported when it was killed.
 struct Said {
     durable: u64,
     last: &'static str,

@@ -31,7 +31,7 @@ const LANES: u64 = 3;
 
 /// A change: which tree, which key, and the new value or none.
 type Change = (usize, String, Option<String>);
-/// What one thread's part of the pool holds.
+/// The content of one thread's part of the pool.
 type Model = BTreeMap<(usize, String), String>;
 
 /// One operation of a script.
@@ -155,7 +155,7 @@ fn victim() {
 /// A child that is being started holds the locks of the pools that are open beside it.
 static SPAWN: RwLock<()> = RwLock::new(());
 
-/// What a victim had said when it was killed.
+/// The progress that a victim had reported when it was killed.
 #[derive(Default)]
 struct Said {
     durable: [u64; THREADS],
@@ -189,7 +189,7 @@ fn run(place: &Place, life: Duration) -> Said {
     })
 }
 
-/// What the pool holds, by thread.
+/// The content of the pool, by thread.
 fn contents(db: &Db) -> [Model; THREADS] {
     let mut found: [Model; THREADS] = Default::default();
     for (number, name) in TREES.iter().enumerate() {
@@ -252,7 +252,7 @@ impl Place {
             apply(model, op(seed, thread, *next));
             *next += 1;
         }
-        // What follows may have left no trace: removals, and what they removed.
+        // The next operations may have left no trace: removals, and what they removed.
         const TRACELESS: u64 = 200;
         let mut ahead = model.clone();
         while ahead != *found {

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 mod slow;
 use slow::Slow;
 
-/// What the process has is counted: one test at a time.
+/// One test at a time: they count what the process has.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -44,7 +44,7 @@ fn pools() -> u64 {
     size([2000, 2000, 15_000]).min(most)
 }
 
-/// What the process takes.
+/// The resources that the process takes.
 #[derive(Debug)]
 struct Taken {
     /// Bytes of memory, with what the system has to find it.
@@ -158,7 +158,7 @@ fn thousands_of_open_pools_take_little_of_everything() {
         sleeps() - asleep <= 8
     });
 
-    // What a kill would leave now.
+    // A kill would leave such copies now.
     let copies = directory();
     let sample = |i: &u64| i.is_multiple_of((n / 20).max(1));
     for i in (0..n).filter(sample) {

@@ -27,7 +27,7 @@ fn name(i: u64) -> String {
     format!("tree {i:06}")
 }
 
-/// What was seen while one thing was done.
+/// Figures that were seen while one thing was done.
 #[derive(Debug)]
 struct Seen {
     /// Bytes that the process took beyond those before the pool, and at the end.
@@ -119,7 +119,7 @@ impl Life<'_> {
     }
 }
 
-/// What a child does: each phase is within `most` bytes, and the process within a quarter more.
+/// Runs phases in a child: each phase is within `most` bytes, and the process within a quarter more.
 fn live(path: &Path, most: u64, trees: u64, phases: &[&str]) {
     let before = resident();
     let db = Options::new().memory(most).open(path).expect("sound");
@@ -134,7 +134,7 @@ fn live(path: &Path, most: u64, trees: u64, phases: &[&str]) {
             println!("a tree takes {} bytes of the file", live / trees);
             assert!(live / trees < 600, "{live} bytes for {trees} trees");
         }
-        // What the pool says is what it takes, beside the heap of the program.
+        // The pool takes what it reports, beside the heap of the program.
         let is_near = seen.counted_now.abs_diff(seen.resident_now) <= seen.resident_now / 4;
         assert!(is_near, "{phase}: {seen:?}");
     }

@@ -1,4 +1,4 @@
-//! What an open costs, and what values that are read from the disk: memory and calls, not times. The
+//! The cost of an open, and of values that are read from the disk: memory and calls, not times. The
 //! tests look at what the process has, and so run one by one.
 
 use std::fs;

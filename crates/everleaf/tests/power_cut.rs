@@ -17,7 +17,7 @@ use cut::act::{Act, Done, Life, names_call, random_act};
 use cut::disk::{Disk, FAULTS};
 use cut::{Model, Mood, Rng, compare, count, inspect, options, with_memory};
 
-/// What a process was doing when it ended, or when a call failed.
+/// The work that a process was doing when it ended, or when a call failed.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     Use,
@@ -30,14 +30,14 @@ enum Phase {
 
 type ByPhase = [u64; 6];
 
-/// What the runs have done and met. Cuts, kills and faults are by phase.
+/// Counts of what the runs have done and met. Cuts, kills and faults are by phase.
 #[derive(Debug, Default)]
 struct Tally {
     cuts: ByPhase,
     kills: ByPhase,
     /// Of each kind, by phase.
     faults: [ByPhase; 3],
-    /// What faults led to.
+    /// The consequences of faults.
     failed: u64,
     stopped: u64,
     opens_failed: u64,
@@ -80,8 +80,8 @@ impl Tally {
     }
 }
 
-/// What the end of a process leaves: the disk, the last acknowledged epoch, the last one that may be
-/// there.
+/// The state that the end of a process leaves: the disk, the last acknowledged epoch, the last one
+/// that may be there.
 struct End {
     disk: SimIo,
     acknowledged: u64,
@@ -266,7 +266,7 @@ impl Run {
     }
 
     fn end(&mut self, life: Life, disk: SimIo, acknowledged: u64) -> End {
-        // What the program has not ended is never there.
+        // An epoch that the program has not ended is never there.
         let running = life.db.epoch() - 1;
         life.die(&self.disk);
         End { disk, acknowledged, running }
@@ -339,7 +339,7 @@ impl Run {
             assert!(seen.is_none_or(|seen| seen == epoch), "{what}: {seen:?} and {epoch}");
             let mut cut = self.take_cut(Phase::Recovery);
             if cut.is_none() {
-                // What an open has found and called durable stays; its own epochs come after it.
+                // The epoch that an open has found and called durable stays; the open's own epochs come after it.
                 self.model.cut(epoch);
                 end.acknowledged = epoch;
                 let stopped = self.look_through(&mut life, &what);

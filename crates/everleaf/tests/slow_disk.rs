@@ -25,9 +25,9 @@ const KEYS: u64 = 512;
 const INTERVAL: Duration = Duration::from_millis(10);
 const JOURNAL_BYTES: u64 = 64 << 20;
 const MIB: u64 = 1 << 20;
-/// What a block of the journal begins with.
+/// The first bytes of a block of the journal.
 const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"EBLK");
-/// What writes that are not durable may take, and what a thread makes ready ahead of a growing pool.
+/// Bytes that writes may take until they are durable, and those that a thread makes ready ahead of a growing pool.
 const MEMORY: u64 = (64 + 32) * MIB;
 
 /// One test at a time: they measure the process.
@@ -70,7 +70,7 @@ fn key(writer: usize, n: u64) -> String {
     format!("{:03}/{writer:02}", n % KEYS)
 }
 
-/// What the watching thread saw.
+/// The observations of the watching thread.
 #[derive(Default)]
 struct Watched {
     /// When each durable epoch was seen first.
@@ -231,7 +231,7 @@ impl Bench {
     }
 }
 
-/// What else the machine does makes writes late, never early: the store keeps its bound if it does so in one
+/// Other work of the machine makes writes late, never early: the store keeps its bound if it does so in one
 /// of a few rounds.
 #[test]
 fn sixty_four_writers_on_a_slow_disk_keep_all_bounds() {

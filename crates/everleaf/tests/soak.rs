@@ -9,7 +9,7 @@ use everleaf::{Db, Options};
 use everleaf_testing::{Rng, count, seed_or, size};
 
 const JOURNAL: u64 = 8 << 20;
-/// What a file may have beside its share: its journal, and four times the large values that may be written
+/// Bytes that a file may have beside its share: its journal, and four times the large values that may be written
 /// between two checkpoints of a small pool: those that came before the last one and while it ran, as much
 /// that it moved, and what the file has not been cut by.
 const BESIDE: u64 = 2 * JOURNAL + (4 * (48 << 20));

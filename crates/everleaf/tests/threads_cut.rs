@@ -85,7 +85,7 @@ struct Did {
     epochs: (u64, u64),
     /// When it began and returned, in the order of all threads.
     time: (u64, u64),
-    /// What the shared key had before.
+    /// The tag that the shared key had before.
     old: Option<Tag>,
 }
 
@@ -98,7 +98,7 @@ struct Read {
     synced: bool,
 }
 
-/// What threads share while they run.
+/// The state that threads share while they run.
 struct Stage<'a> {
     db: &'a Db,
     trees: [Tree; 2],
@@ -243,8 +243,8 @@ fn read(stage: &Stage<'_>, mut rng: Rng) -> Vec<Read> {
     reads
 }
 
-/// What is known after the cut of the operations of one thread: the first ones are there, the last
-/// ones are not, and of those between it is open.
+/// The operations of one thread, as far as they are known after the cut: the first ones are there, the
+/// last ones are not, and of those between it is open.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     surely: usize,
@@ -425,7 +425,7 @@ fn wait_for_cut(stage: &Stage<'_>, is_through: impl Fn() -> bool) -> SimIo {
     }
 }
 
-/// What the pool holds: each thread's own keys, and the shared ones.
+/// The content of the pool: each thread's own keys, and the shared ones.
 fn content(db: &Db) -> (Vec<Own>, BTreeMap<u64, Tag>) {
     let (mut own, mut shared) = (vec![Own::new(); WRITERS as usize], BTreeMap::new());
     for (tree, name) in ["own", "shared"].into_iter().enumerate() {
@@ -445,7 +445,7 @@ fn content(db: &Db) -> (Vec<Own>, BTreeMap<u64, Tag>) {
     (own, shared)
 }
 
-/// What happened to shared keys. Each write returned what it replaced, so all writes of a key from
+/// The history of shared keys. Each write returned what it replaced, so all writes of a key from
 /// one removal to the next are a chain.
 struct History<'a> {
     life: u64,
@@ -457,7 +457,7 @@ struct History<'a> {
 #[derive(Clone, Copy)]
 struct Step<'a> {
     did: &'a Did,
-    /// What it wrote; `None` if it removed.
+    /// The tag that it wrote; `None` if it removed.
     tag: Option<Tag>,
     is_surely_there: bool,
     may_be_there: bool,
@@ -500,7 +500,7 @@ impl<'a> History<'a> {
                 None => assert_eq!(Some(old), base, "key {key}: replaced, and never written"),
             }
         }
-        // What must be there: it, or what replaced it.
+        // Whether the tag is there, or what replaced it.
         let is_followed = |tag: Tag| {
             let mut at = tag;
             loop {

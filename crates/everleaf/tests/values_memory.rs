@@ -9,7 +9,7 @@ use everleaf::{Db, VALUE_BYTES_MAX};
 
 const MIB: u64 = 1 << 20;
 
-/// What comes from nowhere: bytes that differ by place.
+/// A reader whose bytes come from nowhere, and differ by place.
 struct Generated {
     at: u64,
 }

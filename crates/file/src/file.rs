@@ -17,7 +17,7 @@
 //! - After a failed write or sync nothing is written any more; nothing acknowledged is lost. A disk that is
 //!   full has not failed: what was to be written stays and is written later.
 //!
-//! What the layer above keeps: the latch rule of [`Medium`]; sequence word and checksum word of the
+//! Invariants kept by the layer above: the latch rule of [`Medium`]; sequence word and checksum word of the
 //! header are not stored to; and **a page number is for pages or for [large values](File::extent_write),
 //! not for both in turn**: the changes of a page are numbered, and a value has no number to go on from.
 
@@ -58,7 +58,7 @@ pub struct File {
     inner: Arc<Inner>,
     /// Those that end epochs and make memory ready.
     tasks: Mutex<Vec<Task>>,
-    /// What the first [`close`](Self::close) said; held while it runs.
+    /// The result of the first [`close`](Self::close); held while it runs.
     end: CloseOnce,
 }
 
@@ -83,7 +83,7 @@ impl File {
         Ok(file)
     }
 
-    /// What the layer above takes of the memory of this pool, and of those that share it.
+    /// A share for what the layer above takes of the memory of this pool, and of those that share it.
     pub fn share_memory(&self) -> Share {
         Share::new(self.inner.residents.share.budget())
     }
@@ -95,7 +95,7 @@ impl File {
     /// Keeps all steps of a batch in one epoch. Take it before any latch; waiting for durability
     /// inside is refused. A batch that panics never becomes durable, nor does anything after it; one
     /// that fails half-way becomes so, unless the caller undoes it or [poisons](Self::poison) the
-    /// file before the hold is dropped. What it adds is not refused for want of room: ask
+    /// file before the hold is dropped. Nothing that it adds is refused for want of room: ask
     /// [`throttle`](Medium::throttle) before.
     ///
     /// # Panics
@@ -121,8 +121,8 @@ impl File {
         self.inner.barrier.load(Ordering::Relaxed) != 0
     }
     /// As [`alive`](Self::alive), for a writer: it waits while the disk is behind with what others note, if it is not this
-    /// thread's turn; see [`throttle`](Medium::throttle). Whoever calls this before it takes what others want waits for the
-    /// disk while it holds nothing.
+    /// thread's turn; see [`throttle`](Medium::throttle). A thread that calls this before it takes what others want waits
+    /// for the disk while it holds nothing.
     ///
     /// # Errors
     /// Those of [`alive`](Self::alive).
@@ -211,7 +211,7 @@ impl File {
         lock(&self.inner.work).checkpoint_due
     }
     /// Whether pages that were changed take so much memory that a checkpoint should write them now. Never if
-    /// a thread ends epochs: then writers wait for who writes checkpoints.
+    /// a thread ends epochs: then writers wait for the one that writes checkpoints.
     pub fn is_crowded(&self) -> bool {
         self.inner.bounds.is_half_crowded()
     }
@@ -283,7 +283,7 @@ impl File {
     pub fn set_kept(&self, kept: bool) {
         self.inner.bounds.set_kept(kept, &self.inner.barrier);
     }
-    /// Has somebody woken whenever there may be something to do for who writes checkpoints: one is due,
+    /// Has the writer of checkpoints woken whenever there may be something to do for it: one is due,
     /// something became durable, or writes have stopped. One for each open.
     pub fn set_keeper(&self, keeper: Waker) {
         let is_first = self.inner.keeper.set(keeper).is_ok();
@@ -338,8 +338,8 @@ impl File {
         let values = &self.inner.residents.values;
         if are_next { values.prefetch(names) } else { values.prefetch_slots(names) }
     }
-    /// What [`value_keep`](Self::value_keep) asks for from a reader. It has to find the record in use and unchanged after
-    /// it has this, and before it reads.
+    /// The ticket that [`value_keep`](Self::value_keep) asks a reader for. The reader has to find the record in use and
+    /// unchanged after it has this, and before it reads.
     pub fn value_ticket(&self, name: u64) -> u64 {
         self.inner.residents.values.ticket(name)
     }
@@ -384,7 +384,7 @@ impl File {
     /// Makes everything durable and stops. If no page is [pending](Self::pending), images of all
     /// pages are written and the journal is emptied, so that the next open has nothing to recover. Steps
     /// are refused from now on, and reads of what is not in memory yet. The locks are given back at once,
-    /// whatever handles live on. Whoever closes it again is told the same, after it is done.
+    /// whatever handles live on. Another call is told the same, after this one is done.
     ///
     /// # Errors
     /// [`Error::Poisoned`]; [`Error::Closed`] after [`abandon`](Self::abandon); [`Error::InsideBatch`]

@@ -112,7 +112,7 @@ pub(crate) struct Ended {
     pub took: Duration,
 }
 
-/// What only the leader of a commit touches.
+/// State that only the leader of a commit touches.
 #[derive(Debug, Default)]
 pub(crate) struct Commit {
     pub chain: Chain,
@@ -191,13 +191,13 @@ pub(crate) struct Inner {
     pub lingering: Box<Mutex<HashMap<PageNo, Placed>>>,
     /// Runs that nobody reads any more.
     pub released: Mutex<Vec<(PageNo, u32)>>,
-    /// What images are stamped with: the number of this open, then that of the last checkpoint.
+    /// The stamp of images: the number of this open, then that of the last checkpoint.
     pub stamp: AtomicU64,
     pub compression: Compression,
     /// Extents that the file may have beyond a share of what is alive.
     pub spare_extents: u32,
     pub reserve: Box<Reserve>,
-    /// What of a page's bytes its image needs.
+    /// Says which of a page's bytes its image needs.
     pub gap: fn(&[u8]) -> PageUse,
     /// Which pages never leave memory.
     pub stay: fn(Page<'_>) -> Stay,
@@ -206,14 +206,14 @@ pub(crate) struct Inner {
     pub spills: Spills,
     pub interval: Duration,
     pub life: Life,
-    /// Shared by whoever writes to a file, and not with who gives the locks back.
+    /// Shared by those who write to a file, and not with one who gives the locks back.
     pub writing: RwLock<()>,
     pub fresh: bool,
     pub uuid: [u8; 16],
 
     pub barrier: AtomicU32,
     pub cause: Mutex<Cause>,
-    /// What each step may note.
+    /// Room for what each step may note.
     pub need: Need,
     pub epochs: Epochs<SlotChanges>,
     pub extents: AtomicBool,
@@ -229,7 +229,7 @@ pub(crate) struct Inner {
     pub checkpointing: Mutex<()>,
     pub runs: Mutex<Runs>,
     pub ran: Condvar,
-    /// Who wants a checkpoint to be over soon.
+    /// How many callers want a checkpoint to be over soon.
     pub callers: AtomicU32,
 
     pub replaying: AtomicBool,
@@ -242,9 +242,9 @@ pub(crate) struct Inner {
     pub ticker: Ticker,
     /// Futures that wait for an epoch.
     pub waits: Box<Waits>,
-    /// Of who keeps the journal short, if somebody does.
+    /// Wakes the keeper, which keeps the journal short, if there is one.
     pub keeper: OnceLock<Waker>,
-    /// What is ahead of the last durable epoch, where the program ends epochs.
+    /// State that is ahead of the last durable epoch, where the program ends epochs.
     pub ahead: Box<Ahead>,
     pub counters: Box<Counters>,
 }
@@ -266,7 +266,7 @@ impl Default for Runs {
     }
 }
 
-/// What the background threads wait for.
+/// The work that background threads wait for.
 #[derive(Debug, Default)]
 pub(crate) struct BackgroundWork {
     pub stop: bool,
@@ -338,8 +338,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Gives the locks back at once, whatever handles live on. The file has been abandoned: who wrote
-    /// before has ended, and nobody begins.
+    /// Gives the locks back at once, whatever handles live on. The file has been abandoned: those who wrote
+    /// before have ended, and nobody begins.
     pub(crate) fn release(&self) {
         let alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let is_first = self.life.check().is_ok();

@@ -7,7 +7,7 @@ use everleaf_pmem::page::{Page, Stay};
 
 use crate::memory::budget::Budget;
 
-/// What of a page's bytes its image on disk has to keep.
+/// The bytes of a page that its image on disk has to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageUse {
     /// None: the page is free. Only its sequence number counts.
@@ -36,7 +36,7 @@ pub struct FileOptions {
     /// 4..=1024, or four less than one in 32..=2048: then a page is a power of two of bytes, its header
     /// inside (252 slots are 4 KiB).
     pub slots: u32,
-    /// What the layer above puts into pages; a pool with another hash is not opened.
+    /// The hash of what the layer above puts into pages; a pool with another one is not opened.
     pub layout_hash: u64,
     /// The longest time that a change waits to become durable, apart from the time of the sync. Less than
     /// [`INTERVAL_LEAST`] counts as that, more than [`INTERVAL_MOST`] as that.
@@ -47,7 +47,8 @@ pub struct FileOptions {
     pub journal_bytes: u64,
     /// Bytes that are not durable, above which steps wait for a commit, if there is a thread that ends
     /// epochs; fewer on a slow disk. If there is none: bytes of the running epoch in memory, above which steps wait for
-    /// the sync of the epoch before, because nothing can be spilled until then. Memory takes up to five times as much while they are written.
+    /// the sync of the epoch before, because nothing can be spilled until then. Memory takes up to five times as much
+    /// while they are written.
     pub pending_bytes: u64,
     /// Bytes that the running epoch notes in memory before they are written to the journal, without being
     /// durable by that, if there is no thread that ends epochs; fewer where many pools share memory.
@@ -76,7 +77,7 @@ pub struct FileOptions {
     /// [task](Self::background). Epochs may be as long as one likes; pages that the running one has changed leave
     /// memory, too.
     pub manual_epochs: bool,
-    /// What of a page has to be kept, by its bytes: the header first, and the length of a page. The
+    /// Says what has to be kept of a page, by its bytes: the header first, and the length of a page. The
     /// bytes may be those of any page, and hostile.
     pub gap: fn(&[u8]) -> PageUse,
     /// Bytes that pages, their frames and the page table may take in memory, about; pages that have not

@@ -1,4 +1,4 @@
-//! What a file has done by the [threads of the process](crate::workers).
+//! The work that a file has done by the [threads of the process](crate::workers).
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

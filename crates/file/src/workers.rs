@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_millis(4);
 const LINGER: Duration = Duration::from_secs(10);
 /// No time is further ahead.
 const AHEAD_MOST: Duration = Duration::from_secs(1 << 32);
-/// What memory here is for.
+/// Names this memory in errors.
 const LIST: &str = "the list of tasks";
 
 const _: () = assert!(LONG_MOST < THREADS_MOST, "long jobs would keep all others waiting");
@@ -50,7 +50,7 @@ thread_local! {
     static RUNS: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// What a task does.
+/// The job of a task.
 pub trait Job: Send {
     /// Runs once. Says how long after that it is to run again, whoever wakes it; if not at all, it sleeps
     /// until somebody does.
@@ -71,17 +71,17 @@ pub enum Length {
 /// When a task runs, and which of its times that is.
 type Due = (Instant, u64);
 
-/// What a task is known by.
+/// The name that a task is known by.
 struct Name {
     workers: &'static Workers,
     /// Its entry, which is another task's after it.
     at: usize,
     id: u64,
-    /// It will run: who wakes it need not ask for that again.
+    /// It will run: a caller that wakes it need not ask for that again.
     planned: AtomicBool,
 }
 
-/// What is known of a task.
+/// The state of a task.
 struct Entry {
     name: Arc<Name>,
     length: Length,
@@ -289,7 +289,7 @@ impl Workers {
     fn run(&'static self, mut queue: Locked, at: usize) -> Locked {
         let Some((id, long, mut job)) = queue.entries[at].as_mut().and_then(|entry| {
             entry.at = None;
-            // What was done before somebody woke it is seen by the run.
+            // The run sees what was done before somebody woke it.
             entry.name.planned.swap(false, Ordering::AcqRel);
             Some((entry.name.id, entry.length == Length::Long, entry.job.take()?))
         }) else {
@@ -428,7 +428,7 @@ fn wait(condvar: &Condvar, queue: Locked, most: Option<Duration>) -> (Locked, bo
     }
 }
 
-/// Wakes a task. What it was woken for is done in a run that begins after that.
+/// Wakes a task. The work that it was woken for is done in a run that begins after that.
 #[derive(Clone)]
 pub struct Waker(Arc<Name>);
 
@@ -483,7 +483,7 @@ impl Task {
         Workers::here().add(length, job)
     }
 
-    /// What wakes it.
+    /// Its waker.
     pub fn waker(&self) -> &Waker {
         &self.waker
     }

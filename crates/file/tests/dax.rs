@@ -290,7 +290,7 @@ fn a_reader_changes_no_byte() {
         assert_eq!((dax.limit(), dax.open_generation(), dax.is_fresh()), (PAGES, 2, false));
         assert!(matches!(dax.enter(), Err(Error::ReadOnly)));
         assert!(matches!(dax.extent_write(9, 0, &[1]), Err(Error::ReadOnly)));
-        // What recovery stores is seen by this handle alone.
+        // Only this handle sees what recovery stores.
         let page = dax.page(0).expect("inside");
         dax.store(page.body(0), 6);
         dax.flush(page, 1);
@@ -417,7 +417,7 @@ fn a_full_device_is_an_error_and_keeps_what_is_there() {
     assert_eq!((get(&dax, 1, 0), dax.limit(), dax.was_clean()), (3, PAGES, true));
 }
 
-/// What a panicking step was changing may be half done.
+/// The changes of a step that panics may be half done.
 #[test]
 fn a_step_that_panics_stops_steps_and_leaves_the_pool_unclean() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,5 @@
-//! Who waits because of bytes that are not durable, and who never does; and checkpoints that
-//! callers share.
+//! Callers that wait because of bytes that are not durable, and callers that never do; and checkpoints
+//! that callers share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -76,7 +76,7 @@ fn what_waits_for_a_disk_that_stands_still_is_bounded_and_goes_on_after_it() {
         stop.store(true, Ordering::Relaxed);
     });
     let stats = toy.file.stats();
-    // What eight slots have not told, and a step of each.
+    // The bytes that eight slots have not told, and a step of each.
     let slack = 8 * (8 << 10) + 16 * STEP_BYTES;
     assert!(stats.pending_peak <= (256 << 10) + slack, "{stats:?}");
     toy.file.sync().expect("the disk works");

@@ -59,7 +59,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// What a disk is left with: the epoch that was acknowledged, the same to who cuts the power, and the one that ran.
+/// The epochs that a disk is left with: the one acknowledged, the one acknowledged if the power is cut, and the one that ran.
 #[derive(Clone, Copy)]
 struct Bounds {
     acknowledged: u64,

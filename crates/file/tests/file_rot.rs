@@ -67,7 +67,7 @@ impl Hit {
     }
 }
 
-/// What the damage was done to.
+/// The pool before it was damaged.
 struct Before {
     blocks: Vec<Block>,
     /// Where what either superblock needs begins and ends: images, and blocks of the journal.
@@ -220,8 +220,8 @@ impl Run {
         }
     }
 
-    /// What is read of each page: its words are those of the state, or an error says where it is damaged.
-    /// Says whether there is none.
+    /// Reads each page: its words are those of the state, or an error says where it is damaged.
+    /// Says whether there was no error.
     fn compare(&self, toy: &Toy, state: &State, before: &Before, hits: &[Hit]) -> bool {
         let read = |no| (0..WORDS).map(|j| toy.get(no, j as u16)).collect::<Result<Vec<_>>>();
         let mut whole = true;

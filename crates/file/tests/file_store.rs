@@ -1,4 +1,4 @@
-//! What the page store promises: nothing is written over that is needed, space comes back, a file is as
+//! The promises of the page store: nothing that is needed is written over, space comes back, a file is as
 //! short as what is alive in it, and large values are there with the step that adopts them or not at all.
 //!
 //! `EVERLEAF_SCALE` says how many random runs (default 4), `EVERLEAF_SEED` replays one.
@@ -302,7 +302,7 @@ const PAGE: usize = 4096;
 /// The word that says that a page of the toy is free.
 const FREE: u64 = 0x6672_6565;
 
-/// What the toy's pages need on disk: those whose word 7 says so need nothing.
+/// The bytes that the toy's pages need on disk: those whose word 7 says so need nothing.
 fn gap(page: &[u8]) -> PageUse {
     match page.get(120..128) {
         Some(word) if word == FREE.to_le_bytes() => PageUse::Unused,
@@ -336,7 +336,7 @@ fn a_file_with_constant_live_data_stays_short() {
         toy.checkpoint().expect("checkpoint");
         let stats = toy.file.stats();
         assert!(stats.live_bytes < 500 * 4200 + 32 * 1024, "round {round}: {stats:?}");
-        // What is allowed to be sparse, what a checkpoint adds, and the journal up to its bound.
+        // The room that may be sparse, the room that a checkpoint adds, and the journal up to its bound.
         let most = stats.live_bytes * 16 / 10 + 8 * MIB + MIB + 2 * MIB + 2 * MIB;
         assert!(stats.data_bytes <= most, "round {round}: {stats:?}");
     }

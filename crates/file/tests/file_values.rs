@@ -80,7 +80,7 @@ struct Run {
     rng: Rng,
     io: SimIo,
     now: Names,
-    /// What was named at the end of each epoch.
+    /// The values named at the end of each epoch.
     ends: BTreeMap<u64, Names>,
     /// The value that was in a run, and the epoch that must be durable before the run is used again.
     freed: [Option<(Value, u64)>; RUNS as usize],
@@ -231,9 +231,9 @@ impl Run {
         self.check(&toy, &wanted).unwrap_or_else(|e| panic!("{what}: {e}"));
         self.ends.retain(|e, _| *e <= epoch);
         self.now = wanted;
-        // Whoever read them is gone, and what is not named is free.
+        // Their readers are gone, and anything not named is free.
         self.freed = [None; RUNS as usize];
-        // What compression leaves of a table is not told here.
+        // The size of a compressed table is not known here.
         if !self.seed.is_multiple_of(3) && self.rng.below(4) == 0 {
             self.expect_no_leak(&toy);
         }
@@ -271,7 +271,7 @@ impl Run {
 }
 
 impl Toy {
-    /// What a checkpoint was asked to forget while it ran is forgotten by the next one.
+    /// The next checkpoint forgets what one was asked to forget while it ran.
     fn tick_and_checkpoint(&self) {
         self.file.tick().and_then(|()| self.checkpoint()).expect("no fault");
     }

@@ -12,7 +12,7 @@ use crate::script::{self, Model};
 /// Operations that one input does at most.
 const OPS_MAX: usize = 120;
 
-/// What the model held when an epoch was ended.
+/// The model as it was when an epoch was ended.
 struct CrashEnd {
     model: Model,
     /// The number of calls before it began, and when it had returned.

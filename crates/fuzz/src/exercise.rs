@@ -1,5 +1,5 @@
-//! Uses everything of a pool that may be damaged in any way. What comes back may be anything typed;
-//! what must not happen is a panic, a walk without an end, or an error that blames the disk.
+//! Uses everything of a pool that may be damaged in any way. Any typed answer may come back; there must
+//! be no panic, no walk without an end, and no error that blames the disk.
 
 use std::path::Path;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn use_once(disk: &SimIo, options: &Options, bound: usize) {
     typed(db.close());
 }
 
-/// What may come of damage; everything else is a violation.
+/// The value, or none for an error that may come of damage; everything else is a violation.
 ///
 /// # Panics
 /// On an error of another kind.

@@ -18,7 +18,7 @@ pub const BLOCK_HEAD: usize = 64;
 /// Bytes before the operands of a journal record.
 pub const RECORD_HEAD: usize = 11;
 
-/// What an image is of: a page, a page's worth of a large value, a leaf of the page table, its root.
+/// The kinds of images: a page, a page's worth of a large value, a leaf of the page table, its root.
 pub const KINDS: [u8; 4] = [1, 2, 3, 4];
 
 /// Reads a u32; 0 behind the end.
@@ -113,7 +113,7 @@ pub fn raw(image: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What the page table says of an image at that place, without the zeros behind it.
+/// The page table's entry for an image at that place, without the zeros behind it.
 pub fn placed(place: usize, image: &[u8]) -> [u8; PLACED] {
     let mut placed = [0; PLACED];
     put(&mut placed, 0, &(place as u64).to_le_bytes());
@@ -122,7 +122,7 @@ pub fn placed(place: usize, image: &[u8]) -> [u8; PLACED] {
     placed
 }
 
-/// What a block of a journal says of itself.
+/// The facts that a block of a journal states about itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Facts {
     /// Its number in the chain.
@@ -157,7 +157,7 @@ pub fn block(uuid: &[u8], facts: &Facts, payload: &[u8]) -> Vec<u8> {
     block
 }
 
-/// What the head of a block says.
+/// Reads the head of a block.
 pub fn facts(block: &[u8]) -> Facts {
     Facts {
         number: u64_at(block, 8),

@@ -88,7 +88,7 @@ fn pool(page_bytes: u32, left: Left) -> SimIo {
     if left == Left::Worked {
         db.sync().and_then(|()| db.checkpoint()).expect("no fault");
     }
-    // What a snapshot needs stays, so that its trees are dropped and not gone.
+    // A snapshot keeps what it needs, so that its trees are dropped and not gone.
     let snapshot = db.snapshot().expect("open");
     fill(&db, 1).expect("a sound pool");
     if left == Left::Closed {
@@ -194,7 +194,7 @@ fn page(input: &mut Input<'_>, parts: &Parts) -> u64 {
     input.below(parts.page_count() + 3) as u64
 }
 
-/// What an anchor or a node says of the page that comes next: its root, or its sibling.
+/// Changes the link of an anchor or a node to the page that comes next: its root, or its sibling.
 fn link(input: &mut Input<'_>, parts: &mut Parts) {
     let (from, to) = (input.below(parts.page_count()), page(input, parts));
     // The next anchor, half of the time.

@@ -5,7 +5,7 @@
 //! step    kind u8 | operands by kind
 //! ```
 //!
-//! Whatever the page holds, questions end, and say nothing or Corrupt. A page that passes the check can be
+//! Questions end, whatever the page holds, and say nothing or Corrupt. A page that passes the check can be
 //! changed, and passes it again.
 
 use std::cmp::Ordering;
@@ -48,7 +48,7 @@ fn anywhere(record: u64) -> Result<Ordering> {
     Ok([Ordering::Less, Ordering::Equal, Ordering::Greater][(record % 3) as usize])
 }
 
-/// What an answer says, if it is one; anything else than Corrupt is a violation.
+/// The value of an answer, if it has one; any error but Corrupt is a violation.
 fn typed<T>(result: Result<T>) -> Option<T> {
     match result {
         Ok(value) => Some(value),

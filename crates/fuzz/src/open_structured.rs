@@ -65,7 +65,7 @@ fn change(input: &mut Input<'_>, parts: &mut Parts, torn: &mut Vec<u32>) {
             block_field(input, parts, at);
         }
         12 => {
-            // What the table says of a page: a word of its place, or its length and checksum.
+            // A page's entry in the table: a word of its place, or its length and checksum.
             let at = 8 * input.below(2 * pages);
             let value = number(input, format::u64_at(&parts.table, at));
             format::put(&mut parts.table, at, &value.to_le_bytes());

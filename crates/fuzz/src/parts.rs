@@ -45,7 +45,7 @@ pub struct Parts {
     pub file: Vec<u8>,
     /// How many bytes are cut off its end.
     pub cut: usize,
-    /// What the table says of each page.
+    /// The table's entries, one for each page.
     pub table: Vec<u8>,
     /// Pages and table as they were taken.
     before: (Vec<u8>, Vec<u8>),
@@ -53,9 +53,9 @@ pub struct Parts {
     root_before: Vec<u8>,
     /// Pages whose images are to fail their checksums.
     torn: Vec<u32>,
-    /// What is to be written over the bytes of the root, and where.
+    /// Bytes to be written over those of the root, and where.
     pub root_edits: Vec<(usize, Vec<u8>)>,
-    /// What is to be written over the head of an image: its kind and number, where, and the bytes.
+    /// Bytes to be written over the head of an image: its kind and number, where, and the bytes.
     pub head_edits: Vec<(u8, u32, usize, Vec<u8>)>,
 }
 
@@ -104,7 +104,7 @@ impl Parts {
         place(self.super_at(80)).map_or_else(Vec::new, |at| format::raw(&self.file[at]))
     }
 
-    /// What the root says of the table's leaves.
+    /// The root's entries for the table's leaves.
     fn leaves(&self) -> Vec<[u8; PLACED]> {
         let root = self.root();
         let n = format::u32_at(&root, 0) as usize;

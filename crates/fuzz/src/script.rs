@@ -9,10 +9,10 @@ use everleaf_file::io::SimIo;
 use crate::input::Input;
 use crate::parts::POOL;
 
-/// What trees hold, by name.
+/// The contents of trees, by name.
 pub type Model = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// What the data file may grow to.
+/// The length that the data file may grow to.
 pub const BYTES_MAX: u64 = 7 << 19;
 
 /// Names of trees: short ones, and one that shares a prefix.
@@ -152,7 +152,7 @@ pub fn ended(done: Result<()>) -> bool {
     }
 }
 
-/// What a pool holds. Trees that are empty are as good as none.
+/// The contents of a pool. Trees that are empty are as good as none.
 ///
 /// # Errors
 /// The pool's.

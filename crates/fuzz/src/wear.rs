@@ -2,7 +2,7 @@
 //! all kinds, walks that write on their way, transactions, snapshots, trees that come and go, checkpoints,
 //! a compaction, a backup, a close, and all of that again.
 //!
-//! What must not happen is a panic, a step without an end, memory that the file does not justify, or an
+//! There must be no panic, no step without an end, no memory that the file does not justify, and no
 //! error that blames the disk.
 
 use std::fs;
@@ -31,7 +31,7 @@ pub struct Use {
 }
 
 impl Use {
-    /// What a byte says.
+    /// The use that a byte encodes.
     pub fn of(how: u8) -> Self {
         Self { how }
     }

@@ -277,8 +277,8 @@ fn expect_refused(keys: &[everleaf::Result<Bytes>], up: bool) {
     assert!(good.is_sorted_by(|a, b| if up { a < b } else { a > b }), "{good:x?}");
 }
 
-/// Whose third leaf leads back to the first one. The pair of key 0, with which that begins, is in the leaf, or in a
-/// record if its value is long.
+/// A pool whose third leaf leads back to the first one. The pair of key 0, with which that begins, is in the leaf, or in
+/// a record if its value is long.
 fn leading_back(first: usize) -> Parts {
     let value = |i: u8| if i == 0 { vec![7; first] } else { value(i) };
     let mut parts = pool_of((0..60).map(|i| (key(i), value(i))), true);
@@ -298,7 +298,7 @@ fn write_where_it_leads_back(db: &Db, first: usize) {
         }
     });
     expect_refused(&keys, true);
-    // Who reads at a moment goes by the key behind each pair that the tree has no more.
+    // A reader at a moment steps by the key behind each pair that the tree no longer has.
     let before = db.snapshot().expect("open");
     tree.delete(key(1)).expect("its leaf is sound");
     let then = before.of(&tree).expect("of this pool");

@@ -49,7 +49,7 @@ fn holds(check: impl FnOnce()) -> bool {
     held
 }
 
-/// What became of a damage.
+/// The outcome of a damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     /// The open names file, offset and cause.
@@ -234,7 +234,7 @@ fn names_damage(error: &Error) -> bool {
     }
 }
 
-/// What one open of a damaged pool shows: whether all of `truth` can be read. Panics if anything
+/// Reads all in one open of a damaged pool: fails unless all of `truth` can be read. Panics if anything
 /// else than the truth can be read.
 fn read_all(db: &Db, truth: &Model, what: &str) -> Result<()> {
     let mut failed = None;
@@ -333,7 +333,7 @@ fn try_damage(subject: &Subject, damages: &[Damage]) -> Class {
     let disk = damaged(subject, damages);
     let reader = class_of_open(subject, &disk, (true, damages.len() > 1), &what);
     let writer = class_of_open(subject, &disk, (false, damages.len() > 1), &what);
-    // Of several damages one may be met first by those who write.
+    // Of several damages a writer may meet another one first.
     assert!(
         reader == writer || damages.len() > 1,
         "{what}: {reader:?} if read-only, {writer:?} else"
@@ -370,7 +370,7 @@ fn count<D: AsRef<[Damage]> + Sync>(
     counts.into_inner().expect("no panic")
 }
 
-/// Which block a flip destroys so that it passes for one that a power cut tore: the last one.
+/// Whether a flip destroys the one block that then passes for one that a power cut tore: the last.
 fn is_last_block(subject: &Subject, at: usize) -> bool {
     subject.tail.last().is_some_and(|(block, _)| block.contains(&at))
 }
@@ -400,7 +400,7 @@ fn every_flipped_bit_is_found_or_harmless() {
         let damages: Vec<_> = damages.into_iter().skip(first).step_by(every).collect();
         let counts = count(&subject, &damages, |damage, class| {
             let [Damage::Flip(at, _)] = *damage else { return };
-            // What is inherent, and nothing else.
+            // The inherent cases are torn tails, and no others.
             assert_eq!(class == Class::TornTail, is_last_block(&subject, at), "{damage:?}");
         });
         println!("{}: {} of {all} bits flipped: {counts:?}", subject.name, damages.len());

@@ -79,7 +79,7 @@ fn held(disk: &SimIo) -> (usize, Result<()>) {
     })
 }
 
-/// What an open may hold of a file of that length.
+/// Bytes of memory that an open may hold for a file of that length.
 fn memory_max(disk: &SimIo) -> usize {
     (64 << 20) + 4 * disk.peek(Path::new(POOL)).expect("there").len()
 }

@@ -1,4 +1,4 @@
-//! Pools that lie under right checksums (see [`everleaf_fuzz::hostile`]), as those see them who only look: each page, the
+//! Pools that lie under right checksums (see [`everleaf_fuzz::hostile`]), seen by calls that only look: each page, the
 //! journal, the trees, and what a salvage copies.
 //!
 //! `EVERLEAF_SEED` is the seed of one trial, to be made alone.

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 include!(concat!(env!("OUT_DIR"), "/blocks.rs"));
 
-/// What a block's `main` returns.
+/// A value that a block's `main` returns.
 trait Ends {
     fn end(self);
 }

@@ -1,11 +1,11 @@
-//! Programs that the compiler is to refuse, and what it says: `refused/NAME.rs` and `NAME.stderr`. What it is to take
-//! stands in `crates/everleaf/tests/db/at_the_compiler.rs`.
+//! Programs that the compiler must refuse, and what it says: `refused/NAME.rs` and `NAME.stderr`. Code that it must
+//! accept is in `crates/everleaf/tests/db/at_the_compiler.rs`.
 //!
 //! The messages are those of one compiler; another one skips this. `TRYBUILD=overwrite` writes them anew.
 
 use std::process::Command;
 
-/// Whose messages they are.
+/// The compiler whose messages they are.
 const COMPILER: &str = "rustc 1.95.";
 
 #[test]

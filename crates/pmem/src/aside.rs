@@ -1,4 +1,4 @@
-//! A place for one page beside those of a medium: for who looks at a page once, and wants it in memory no longer.
+//! A place for one page beside those of a medium: for a caller that looks at a page once, and wants it in memory no longer.
 //!
 //! The page has its own number there, but another frame. Nobody changes it, and nobody else sees it.
 
@@ -26,8 +26,8 @@ impl Aside {
         self.region.first_page_as(no)
     }
 
-    /// As [`page`](Self::page), with a frame as that of a page that nobody has touched. What was read of the page
-    /// before is not there any more.
+    /// As [`page`](Self::page), with a frame as that of a page that nobody has touched. Anything read of
+    /// the previous page is not there any more.
     pub fn new_page(&self, no: PageNo) -> Page<'_> {
         let page = self.page(no);
         debug_assert!(!page.latch().is_held(), "somebody makes a copy");

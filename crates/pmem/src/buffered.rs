@@ -9,7 +9,7 @@
 //! 2. the word [`SEQ_WORD`] of page 0, 8 bytes := e, says that they are durable; then a fence, before
 //! 3. anybody is told (else an acknowledged epoch could be rolled back).
 //!
-//! Deferred lines may reach memory early, in part, and so may those of the epoch after. What is
+//! Deferred lines may reach memory early, in part, and so may those of the epoch after. Data
 //! stored there must therefore say its epoch and keep what was there at the end of the last durable
 //! one; while the [clock](Buffered::clock) shows e, that is e - 2 or e - 1. After a crash the layer
 //! above goes back to [`recovered_epoch`](Buffered::recovered_epoch).
@@ -32,7 +32,7 @@ use crate::sync::lock_plain as lock;
 
 /// The page whose [`SEQ_WORD`] says which epoch is durable.
 const CLOCK_PAGE: PageNo = 0;
-/// What the system needs to put a thread to sleep and wake it: shorter intervals are waited for by
+/// The time that the system needs to put a thread to sleep and wake it: shorter intervals are waited for by
 /// yielding the processor.
 const SLEEPABLE: Duration = Duration::from_micros(200);
 
@@ -78,7 +78,7 @@ pub struct BufferedStats {
     pub lines_deferred: u64,
 }
 
-/// What a slot keeps of the running steps' epochs: the lines to write back, for even and for odd
+/// A slot's part of the running steps' epochs: the lines to write back, for even and for odd
 /// epochs.
 #[derive(Debug, Default)]
 struct Deferred([Vec<(PageNo, u32)>; 2]);
@@ -118,7 +118,7 @@ pub struct BufferedOp<'m, M: Medium> {
 pub struct Buffered<M: Medium> {
     shared: Arc<BufferedState<M>>,
     ticker: Mutex<Option<JoinHandle<()>>>,
-    /// What the first [`close`](Self::close) said; held while it runs.
+    /// The answer of the first [`close`](Self::close); held while it runs.
     end: CloseOnce,
 }
 
@@ -133,7 +133,7 @@ struct OperationBudget {
     before: AtomicU64,
 }
 
-/// What the handle and its ticker share.
+/// The state that the handle and its ticker share.
 #[derive(Debug)]
 struct BufferedState<M> {
     inner: M,
@@ -142,12 +142,12 @@ struct BufferedState<M> {
     barrier: CachePadded<AtomicU32>,
     /// The last epoch in which a line was deferred.
     active: AtomicU64,
-    /// What only the leader of a commit touches: for each slot a list to swap for its own.
+    /// Only the leader of a commit touches these: for each slot a list to swap for its own.
     spares: Mutex<Vec<Vec<(PageNo, u32)>>>,
     cause: OnceLock<Arc<Error>>,
     recovered: u64,
     interval: Duration,
-    /// What ends epochs that have had so many operations, if anything does.
+    /// The budget that ends epochs which have had so many operations, if there is one.
     budget: Option<OperationBudget>,
     /// A fork of the process that made this has no ticker.
     life: Life,

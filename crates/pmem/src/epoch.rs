@@ -14,8 +14,8 @@
 //!   shows e, the durable epoch is e - 2 or e - 1, and two sets in a slot, for even and for odd
 //!   epochs, are enough.
 //!
-//! Whoever needs an epoch durable becomes the leader if there is none, and else waits: one commit
-//! serves all who came in the meantime.
+//! A thread that needs an epoch durable becomes the leader if there is none, and otherwise waits: one
+//! commit serves all that came in the meantime.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -57,8 +57,8 @@ pub fn epoch_is_pinned() -> bool {
 /// that is forgotten keeps its medium from ending. A thread has one at a time, whatever the medium;
 /// waiting for durability, of any medium, and closing one are refused meanwhile.
 ///
-/// If the thread panics with it in hand, neither its epoch nor a later one becomes durable. What to
-/// do about an error inside is the caller's to decide: undo what was done, or `poison` the medium
+/// If the thread panics with it in hand, neither its epoch nor a later one becomes durable. The
+/// caller decides what to do about an error inside: undo what was done, or `poison` the medium
 /// before this is dropped; else the part that was done becomes durable.
 #[derive(Debug)]
 pub struct EpochPin<'m> {
@@ -101,7 +101,7 @@ impl Drop for EpochPin<'_> {
 pub struct EpochTorn;
 
 impl EpochTorn {
-    /// What a caller is told. No `From`: a second type that becomes an [`Error`] would keep the compiler from finding
+    /// The error that a caller gets. No `From`: a second type that becomes an [`Error`] would keep the compiler from finding
     /// out the error of a closure that uses `?`.
     #[cold]
     pub fn error(self) -> Error {
@@ -137,7 +137,7 @@ impl<S> DerefMut for SlotGuard<'_, S> {
     }
 }
 
-/// What each step reads and only ends of epochs write, and a slot's first use.
+/// Words that each step reads, and that only ends of epochs and a slot's first use write.
 #[derive(Debug)]
 struct Face {
     /// The running epoch.

@@ -1,4 +1,4 @@
-//! What can go wrong below the trees: the world's failures as values.
+//! Errors below the trees: the world's failures as values.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub enum Error {
         file: &'static str,
         /// Bytes from the start of the file.
         offset: u64,
-        /// What was expected and what was found.
+        /// A description of what was expected and what was found.
         what: String,
     },
     /// The file is not a pool, or is one of a version or shape that this build cannot open. It was not touched.
@@ -41,7 +41,7 @@ pub enum Error {
     Foreign {
         /// The file; empty where a layer says it that knows no files.
         path: PathBuf,
-        /// What does not fit.
+        /// A description of what does not fit.
         what: String,
     },
     /// The pool is open already, in another process or in this one. One writer, or any number of readers, may have it open.
@@ -62,7 +62,7 @@ pub enum Error {
     InTheWay {
         /// That file.
         path: PathBuf,
-        /// What it is, and what can be done.
+        /// A description of that file, and what can be done.
         what: String,
     },
     /// The pool has been closed or abandoned, by this handle or another one.
@@ -98,7 +98,7 @@ pub enum Error {
     /// middle of a batch.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation that was being done.
         what: String,
         /// The system's own error. It is a part of the message, and so no `Error::source`: a program that prints
         /// the chain of causes would print it twice.
@@ -109,7 +109,7 @@ pub enum Error {
     /// Free memory and call again, or give the pool less: a smaller `Options::memory`, smaller batches, fewer snapshots.
     #[error("no memory for {what}: {} bytes", Grouped(*bytes as u64))]
     NoMemory {
-        /// What it was for.
+        /// The purpose of the memory.
         what: &'static str,
         /// How much was asked for.
         bytes: usize,
@@ -204,7 +204,7 @@ pub enum Error {
         Grouped(*attempts)
     )]
     Stuck {
-        /// What was tried.
+        /// The operation that was tried.
         what: &'static str,
         /// How often.
         attempts: u64,
@@ -247,7 +247,7 @@ pub enum Error {
     KeyEncoding {
         /// The byte of the key, from 0 on; the key's length if it ends too early.
         offset: u64,
-        /// What was expected and what was found.
+        /// A description of what was expected and what was found.
         what: String,
     },
     /// The value is longer than a value may be. Nothing was changed.
@@ -363,7 +363,7 @@ pub enum Error {
     /// The message names it. End its other use, or choose another one.
     #[error("{what}")]
     InUse {
-        /// What is there.
+        /// A description of what is there.
         what: &'static str,
     },
     /// A file has a name that a new file was to get. It was not touched.
@@ -373,7 +373,7 @@ pub enum Error {
     FileExists {
         /// That file.
         path: PathBuf,
-        /// What it is, and what can be done.
+        /// A description of that file, and what can be done.
         what: &'static str,
     },
     /// The call would wait for the epoch to end, and this thread is inside a batch, which keeps the
@@ -387,7 +387,7 @@ pub enum Error {
     /// The message says what is left. Open the pool once for writing, which does it; a checkpoint waits for that, too.
     #[error("{what}")]
     Unrecovered {
-        /// What is left to do, and who does it.
+        /// The work that is left to do, and who does it.
         what: String,
     },
     /// A step, a batch or a commit ended half-way, because it panicked or could not be undone. Writes
@@ -396,7 +396,7 @@ pub enum Error {
     /// Close the pool and open it again: nothing of what ended half-way is there then. A panic is a defect: please report it.
     #[error("{what}")]
     Interrupted {
-        /// What ended half-way.
+        /// The operation that ended half-way.
         what: &'static str,
     },
     /// The processor, the medium or the layout cannot do what was asked for. Nothing was changed.
@@ -404,7 +404,7 @@ pub enum Error {
     /// The message says what is missing. Use another medium, or do without: no later call will succeed.
     #[error("{what}")]
     Unsupported {
-        /// What cannot be done, and where.
+        /// A description of what cannot be done, and where.
         what: String,
     },
     /// An option is outside its limits, or contradicts another option or the pool. Nothing was opened.

@@ -37,7 +37,7 @@ pub enum Flush {
 }
 
 impl Flush {
-    /// What there is, best first; `FenceOnly` last, and only where lines could be flushed at all.
+    /// All ways to flush, best first; `FenceOnly` last, and only where lines could be flushed at all.
     const ALL: [Flush; 6] = [
         Flush::Clwb,
         Flush::Clflushopt,
@@ -93,7 +93,7 @@ impl Flusher {
         }
     }
 
-    /// What was picked.
+    /// The way that was picked.
     pub fn how(self) -> Flush {
         self.0
     }

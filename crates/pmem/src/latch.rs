@@ -48,7 +48,7 @@ const fn hot(word: u64) -> u64 {
     if word & COLD == 0 { word } else { word & !COLD | READY }
 }
 
-/// What a reader remembers of a latch in order to validate later.
+/// The state of a latch that a reader remembers in order to validate later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Version(u64);
 
@@ -70,7 +70,7 @@ impl Version {
     }
 }
 
-/// What a reader finds.
+/// The state in which a reader finds a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     /// The page may be read; validate with this version.
@@ -315,8 +315,8 @@ impl<'m> LatchGuard<'m> {
     fn new(latch: &'m Latch, word: u64) -> Self {
         debug_assert!(word & (LOCKED | LEFTWARD) == 0, "the latch of a writer was taken");
         rules::latched(latch.address());
-        // Whoever latches a page and then looks at the latch of another one sees that of a thread which has latched that one and
-        // then looked at the first. On x86-64 the instruction that latches is such a fence.
+        // A thread that latches a page and then looks at the latch of another one sees the latch of a thread that has latched
+        // that one and then looked at the first. On x86-64 the instruction that latches is such a fence.
         #[cfg(not(target_arch = "x86_64"))]
         fence(Ordering::SeqCst);
         Self { latch, word, changed: true, _here: PhantomData }
@@ -365,9 +365,9 @@ impl Drop for LatchGuard<'_> {
 
 /// Waiting for a latch, which first spins and then gives the processor away.
 ///
-/// It has no bound, as that for a lock of the standard library has none: who holds a latch ends its step without
-/// anything from who waits. A page that this very thread may hold, which only damage leads to, is looked at before it is
-/// waited for. Loops that start again have [`Retries`](crate::Retries).
+/// It has no bound, just as a wait for a lock of the standard library has none: a thread that holds a latch ends its step
+/// without anything from one that waits. A page that this very thread may hold, which only damage leads to,
+/// is looked at before it is waited for. Loops that start again have [`Retries`](crate::Retries).
 #[derive(Debug, Default)]
 pub struct Backoff(u32);
 
@@ -416,7 +416,7 @@ mod tests {
             held.unlock_unchanged();
             assert!(latch.try_lock_cold().is_none() && latch.cool() && !latch.cool());
             assert!(latch.is_ready() && !latch.validate(before) && latch.upgrade(before).is_none());
-            // Who comes finds what was there.
+            // A reader that comes finds what was there.
             assert_eq!(latch.read_version_racing(), Seen::Ready(before));
             assert!(latch.validate(before) && latch.try_lock_cold().is_none() && latch.cool());
             assert!(latch.try_lock().is_some_and(|held| held.is_ready()) && latch.cool());

@@ -25,7 +25,7 @@ const _: () = assert!(UNSURE != ENDED, "a handle that ended is not looked at aga
 #[derive(Debug)]
 pub struct Life {
     word: &'static AtomicU64,
-    /// What the word is in the process that made this, while it lives.
+    /// The value of the word in the process that made this, while it lives.
     mine: AtomicU64,
     pid: u32,
 }
@@ -94,11 +94,11 @@ impl Life {
 pub struct CloseOnce(Mutex<Option<Result<()>>>);
 
 impl CloseOnce {
-    /// Closes by `close`, unless that was done before; whoever comes meanwhile waits.
+    /// Closes by `close`, unless that was done before; a caller that comes meanwhile waits.
     ///
     /// # Errors
-    /// What `close` has answered. [`Error::InsideBatch`] inside an [`EpochPin`],
-    /// where nothing is done: what closes waits for threads that may wait for the batch.
+    /// The error that `close` has answered. [`Error::InsideBatch`] inside an [`EpochPin`],
+    /// where nothing is done: a close waits for threads that may wait for the batch.
     pub fn once(&self, close: impl FnOnce() -> Result<()>) -> Result<()> {
         EpochPin::refuse_inside()?;
         lock_plain(&self.0).get_or_insert_with(close).clone()

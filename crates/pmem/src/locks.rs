@@ -24,8 +24,8 @@ impl<T> Ordered for Mutex<T> {}
 #[cfg(not(debug_assertions))]
 impl<T> Ordered for RwLock<T> {}
 
-/// Runs what locks nothing that others could have: the last owner of something ends it. What this thread holds beside it,
-/// of something else, is in no order with it.
+/// Runs a function that locks nothing that others could have: the last owner of something ends it. Locks of other
+/// things that this thread holds meanwhile are in no order with it.
 #[inline(always)]
 pub fn of_last_owner<T>(end: impl FnOnce() -> T) -> T {
     let _alone = Alone::begin();
@@ -103,14 +103,14 @@ mod ordered {
             Self { kind: Kind::here(), inner }
         }
 
-        /// What this thread has waited for, and has.
+        /// The guard of a lock that this thread has waited for, and has.
         #[track_caller]
         fn taken<G>(&self, answer: LockResult<G>) -> LockResult<Guard<G>> {
             let held = self.kind.held(self);
             mapped(answer, |inner| Guard { inner, held })
         }
 
-        /// What this thread has not waited for.
+        /// The guard of a lock that this thread has not waited for.
         #[track_caller]
         fn tried<G>(&self, answer: TryLockResult<G>) -> TryLockResult<Guard<G>> {
             let answer = match answer {
@@ -162,7 +162,7 @@ mod ordered {
             self.tried(self.inner.try_lock())
         }
 
-        /// What is behind the lock, which nobody else can have.
+        /// The value behind the lock, which nobody else can have.
         ///
         /// # Errors
         /// A thread panicked with it in hand.
@@ -216,7 +216,7 @@ mod ordered {
             self.tried(self.inner.try_write())
         }
 
-        /// What is behind the lock, which nobody else can have.
+        /// The value behind the lock, which nobody else can have.
         ///
         /// # Errors
         /// A writer panicked with it in hand.
@@ -296,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said when `second` panics after `first`.
+    /// The message of the panic when `second` panics after `first`.
     fn said(first: impl FnOnce(), second: impl FnOnce()) -> String {
         first();
         let panic = catch_unwind(AssertUnwindSafe(second)).expect_err("it is not in order");

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 use crate::error::Result;
 use crate::page::{Geometry, Page, PageNo, Word};
 
-/// What one step did to one page, for media with a journal. The medium does not look inside: the
+/// The change that one step made to one page, for media with a journal. The medium does not look inside: the
 /// layer that made the change redoes it from `tag` and `bytes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'a> {
@@ -53,7 +53,7 @@ pub trait Medium: Send + Sync + 'static {
     /// [`Error::Corrupt`](crate::Error::Corrupt) if there is no such page.
     fn page(&self, no: PageNo) -> Result<Page<'_>>;
 
-    /// The same, for who has another way if there is no such page, and needs no error.
+    /// The same, for a caller that has another way if there is no such page, and needs no error.
     #[inline(always)]
     fn page_if_any(&self, no: PageNo) -> Option<Page<'_>> {
         self.page(no).ok()
@@ -82,7 +82,7 @@ pub trait Medium: Send + Sync + 'static {
     }
 
     /// Puts the bytes that a [`fetch`](Self::fetch) would bring of page `no` to a page beside the medium, which the
-    /// caller has latched; the page itself stays absent. What is there is right, and so is an error, if the latch of
+    /// caller has latched; the page itself stays absent. The copy is right, and so is an error, if the latch of
     /// the page is as it was before, and the page absent. False if only a fetch knows the bytes, as on media that
     /// are memory, or if a journal holds changes for the page.
     ///
@@ -166,9 +166,10 @@ pub trait Medium: Send + Sync + 'static {
     }
 
     /// Lets a writer wait a little, before it latches anything, while the medium is behind with its
-    /// own work, or until an epoch that has had all its operations is durable. Never waits for longer. It says whether the writer may go on, who has changed nothing yet; one
-    /// that `adds` nothing, because it deletes, may go on where others may not. Within a batch everybody may:
-    /// the batch has asked before its first change.
+    /// own work, or until an epoch that has had all its operations is durable. Never waits for longer. It says
+    /// whether the writer, which has changed nothing yet, may go on; one that `adds` nothing, because it
+    /// deletes, may go on where others may not. Within a batch everybody may: the batch has asked before
+    /// its first change.
     ///
     /// # Errors
     /// Those of a medium that has no room for more: [`Error::Io`](crate::Error::Io),
@@ -286,7 +287,7 @@ pub mod door {
     }
 }
 
-/// What a medium around a medium passes on unchanged: everything but `store`, `flush` and `fence`.
+/// The methods that a medium around a medium passes on unchanged: all but `store`, `flush` and `fence`.
 /// `move_slots`, `copy_in`, `move_words` and `ORDERED` keep their defaults, so that each store passes the
 /// wrapper.
 ///

@@ -106,7 +106,7 @@ pub(crate) struct Pages {
     frames: *const AtomicU64,
     limit: PageNo,
     geometry: Geometry,
-    /// What follows from the geometry, since each search for a page needs it.
+    /// Derived from the geometry, since each search for a page needs it.
     page_bytes: usize,
     frame_bytes: usize,
 }
@@ -197,7 +197,7 @@ impl<'m> Page<'m> {
         Self { words, frame, no, geometry, _region: PhantomData }
     }
 
-    /// The page's words, for who reads bytes or slots.
+    /// The page's words, for readers of bytes or slots.
     #[inline(always)]
     pub(crate) fn words(self) -> *const AtomicU64 {
         self.words
@@ -406,7 +406,7 @@ pub enum Stay {
 
 impl Stay {
     /// Of so many rounds one looks at pages that stay long. A page is missed for its leaves' sake each time that a round
-    /// goes by without anybody who is on his way through it.
+    /// goes by in which no thread is on its way through it.
     pub const LONG: u32 = 8;
 }
 
@@ -434,7 +434,7 @@ const _: () = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     slots: u16,
-    /// What follows from the slots, since each access to an aid needs it.
+    /// Derived from the slots, since each access to an aid needs it.
     aid_words: u16,
 }
 

@@ -195,7 +195,7 @@ impl Region {
         at(piece)..at(piece.saturating_add(1))
     }
     /// Latches all pages of a [piece of frames](Self::pages_of_frames), if all are absent, nobody holds one, and each `may`
-    /// lose its frame. Whoever wants one of them waits for [`give_frames_back`](Self::give_frames_back).
+    /// lose its frame. A thread that wants one of them waits for [`give_frames_back`](Self::give_frames_back).
     pub fn take_frames(&self, piece: usize, may: impl Fn(Page<'_>) -> bool) -> bool {
         let pages = self.pages_of_frames(piece);
         let page = |no| self.page(no).expect("a page of the region");
@@ -240,7 +240,7 @@ fn part_bytes(geometry: Geometry, limit: PageNo) -> Result<(usize, usize)> {
     both.ok_or_else(too_long)
 }
 
-/// What is asked for is longer than any address space.
+/// The error of a request that is longer than any address space.
 fn too_long() -> Error {
     Error::NoMemory { what: "pages", bytes: usize::MAX }
 }
@@ -480,7 +480,7 @@ impl Mapping {
             }
         };
         if given_back.is_err() {
-            // What the caller relies on are the zeros. Of a frame the latch is the first word: it comes last.
+            // The caller relies on the zeros. The latch of a frame is its first word: it comes last.
             for offset in range.step_by(8).rev() {
                 // SAFETY: the range lies in the mapping, and page offsets are multiples of 8.
                 let word = unsafe { &*self.base.add(offset).cast::<AtomicU64>() };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::sync::{rest, spin_loop, yield_now};
 use crate::{Error, Result};
 
-/// So often there is no wait at all, for who can go on.
+/// So often there is no wait at all, for a thread that can go on.
 const HASTY: u32 = 4;
 /// So often the processor is kept.
 const SPINS: u32 = 64;

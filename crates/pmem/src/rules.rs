@@ -1,8 +1,8 @@
-//! What this thread holds, so that media can assert the rules of [`Medium`](crate::Medium): who
-//! stores to a page has latched it and has entered a step.
+//! An account of what this thread holds, so that media can assert the rules of [`Medium`](crate::Medium):
+//! a thread that stores to a page has latched it and has entered a step.
 //!
-//! Only builds with debug assertions keep this account. In others the functions are empty, and what
-//! they answer is that each rule is kept.
+//! Only builds with debug assertions keep this account. In others the functions are empty, and
+//! answer that each rule is kept.
 
 #[cfg(debug_assertions)]
 pub use kept::{Redoing, Stepping, holds_latch, holds_no_latch, is_in_step, is_redoing};

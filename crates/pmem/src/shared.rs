@@ -16,7 +16,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Whoever reads one pair after the other asks the processor for so many at once.
+/// A reader of one pair after the other asks the processor for so many at once.
 pub const PAIRS_AHEAD: usize = 4;
 
 /// Bytes of a key and of the value behind it. They never change. A clone is another hold of the same bytes, O(1).
@@ -125,7 +125,7 @@ impl Clone for SharedPair {
 impl Drop for SharedPair {
     #[inline]
     fn drop(&mut self) {
-        // What this holder has read it has read before the last one frees it.
+        // This holder's reads come before the last holder frees the bytes.
         if self.count().fetch_sub(1, Ordering::Release) == 1 {
             self.count().load(Ordering::Acquire);
             if let Some(layout) = Self::layout(self.len()) {
@@ -143,7 +143,7 @@ impl fmt::Debug for SharedPair {
     }
 }
 
-/// What stands in front of the bytes of a room.
+/// The head in front of the bytes of a room.
 struct RoomHead {
     holders: AtomicUsize,
     /// How many bytes are behind it.
@@ -206,7 +206,7 @@ impl SharedRoom {
             return None;
         }
         // SAFETY: behind the head are as many bytes as it says, which `end` does not pass. Those from `used` on are no
-        // part of anybody, so nobody reads them, and the owner, who is here, alone writes to them.
+        // part of anybody, so nobody reads them, and only the owner, which is here, writes to them.
         unsafe {
             let to = self.head.add(1).cast::<u8>().add(start);
             to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
@@ -217,7 +217,7 @@ impl SharedRoom {
 
     /// Is empty again if nobody holds a part any more; says whether it is.
     pub fn clear(&mut self) -> bool {
-        // What others have read of their parts they have read before they are not counted any more.
+        // Holders that are no longer counted have read their parts before.
         let is_alone = self.head().holders.load(Ordering::Acquire) == self.ahead;
         if is_alone {
             self.head().holders.store(HOLDERS_AHEAD, Ordering::Relaxed);
@@ -260,7 +260,7 @@ fn room_layout(bytes: usize) -> Option<Layout> {
 unsafe fn let_go(head: NonNull<RoomHead>, holders: usize) {
     // SAFETY: the caller's holders are counted still, so it is there.
     let count = unsafe { &head.as_ref().holders };
-    // What these holders have read they have read before the last one frees it.
+    // The reads of these holders come before the last holder frees the room.
     if count.fetch_sub(holders, Ordering::Release) == holders {
         count.load(Ordering::Acquire);
         // SAFETY: these were the last holders, and the memory was allocated with the layout of as many bytes.
@@ -284,7 +284,7 @@ unsafe fn free(head: NonNull<RoomHead>) {
 
 impl Drop for SharedRoom {
     fn drop(&mut self) {
-        // SAFETY: so many holders are counted that have no part: the owner, who goes, and those of parts to come.
+        // SAFETY: so many holders are counted that have no part: the owner, which goes, and those of parts to come.
         unsafe { let_go(self.head, self.ahead) }
     }
 }

@@ -37,7 +37,7 @@ use crate::lines_read::{LINE_BYTES, loaded};
 use crate::page::{HEAD_WORDS, Page, Word};
 use crate::sync::schedule::before_read;
 
-/// What a search asks of the slots of a page and of their aid, and how slots move.
+/// The questions of a search to the slots of a page and to their aid, and moves of slots.
 impl Page<'_> {
     /// Which of the 64 bytes of the header line, its words taken as little-endian, are equal to
     /// `byte`: bit i for byte i.
@@ -258,7 +258,7 @@ const TOP: u64 = 1 << 63;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const SLOTS: usize = 256;
 
-/// What the aid says of a key.
+/// The aid's answer for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct AidLook {
     /// The first slot of the block to which the first sentinels lead.
@@ -381,7 +381,7 @@ impl<'m> Page<'m> {
     }
 }
 
-/// The vectors of this processor, for who searches often and asks once.
+/// The vectors of this processor, for a caller that searches often and asks once.
 #[derive(Debug, Clone, Copy)]
 pub struct Vectors {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -640,7 +640,7 @@ mod rank_x86 {
 
     const _: () = assert!(SLOTS / IN_BLOCK == 8 && BLOCK == 8, "the numbers in the blocks below");
 
-    /// What is greater than a sentinel if the key is not less than it. The key is not the greatest word.
+    /// A word that is greater than a sentinel if the key is not less than it. The key is not the greatest word.
     #[inline(always)]
     fn above(key: u64) -> u64 {
         (key ^ TOP).wrapping_add(1)

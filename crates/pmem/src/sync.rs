@@ -1,4 +1,4 @@
-//! What the latch and the epoch clock are made of. `loom_latch.rs` and `loom_epoch.rs` of `everleaf-testing`
+//! The parts that the latch and the epoch clock are made of. `loom_latch.rs` and `loom_epoch.rs` of `everleaf-testing`
 //! compile them with another module of this name, of loom's types, and so check the code that runs.
 //!
 //! Under a test's scheduler ([`schedule`]) one thread runs at a time, so nothing here may
@@ -170,7 +170,7 @@ pub mod schedule {
         use std::cell::Cell;
         use std::sync::atomic::{AtomicUsize, Ordering};
 
-        /// What a thread is about to do.
+        /// The step that a thread is about to take.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Point {
             /// It reads memory that threads share.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::medium::Medium;
 use crate::page::{Page, Word};
 
-/// What passed the door of a [`Counted`] medium. All are plain counts.
+/// Calls that passed the door of a [`Counted`] medium. All are plain counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Stores of 8 bytes.
@@ -42,7 +42,7 @@ impl<M: Medium> Counted<M> {
     pub fn new(inner: M) -> Self {
         Self { inner, stores: 0.into(), flushes: 0.into(), fences: 0.into() }
     }
-    /// What has passed so far.
+    /// The calls that have passed so far.
     pub fn counts(&self) -> Counts {
         Counts {
             stores: self.stores.load(Ordering::Relaxed),

@@ -55,7 +55,7 @@ fn panics(test: impl FnOnce() + Send) {
     assert!(thread::scope(|scope| scope.spawn(test).join()).is_err(), "it did not panic");
 }
 
-/// What `test` returns; one that never ends fails.
+/// Returns what `test` returns; one that never ends fails.
 fn ends<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || tell.send(test()));
@@ -242,7 +242,7 @@ fn an_epoch_ends_before_the_operation_that_it_has_no_room_for() {
             assert_eq!(set(&medium, 1, i).expect("open"), epoch, "operation {i} of {most}");
             assert_eq!(medium.persisted_epoch(), epoch - 1, "nobody ends it before");
         }
-        // Who ends an epoch by hand begins to count anew.
+        // An end by hand begins the count anew.
         medium.sync().expect("open");
         let clock = medium.clock();
         for _ in 0..most {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 const SENTENCE: &str = "error: everleaf needs a target whose pointers have 64 bits";
 
-/// What the compiler says of the file, compiled for a target.
+/// Compiles the file for a target, and returns what the compiler says.
 fn compile(target: &str) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/target.rs");
     let text = std::fs::read_to_string(source).expect("it is there");

@@ -20,7 +20,7 @@ pub(crate) const ARENA_MARK: usize = 5;
 const ARENAS: usize = 64;
 /// A list of so many pages may have some of them twice.
 const LISTED_LEAST: usize = 512;
-/// What memory here is for.
+/// The name of this memory in errors.
 const HINTS: &str = "the list of record pages with room";
 
 /// Where a record page stands.

@@ -2,8 +2,8 @@
 //!
 //! Others may write meanwhile. The map is read first and the pages after, so a page that does not
 //! agree with that map is held against the map as it is now, under the page's own latch, without
-//! which the page cannot change owner. What needs two places at once is believed if both stayed as
-//! they were seen ([`PoolLook`]).
+//! which the page cannot change owner. A finding that rests on two places at once is believed if
+//! both stayed as they were seen ([`PoolLook`]).
 
 use std::collections::HashMap;
 
@@ -24,11 +24,11 @@ struct Check<'p, M: Medium> {
     /// Records that name an extent of another one.
     twice: Vec<(RecordRef, RecordRef, PageRun)>,
     found: Vec<PageDamage>,
-    /// What kept the check from looking.
+    /// The error that kept the check from looking.
     failed: Option<Error>,
 }
 
-/// What memory here is for.
+/// The name of this memory in errors.
 const CHECK: &str = "a check of the pool";
 
 impl<M: Medium> Pool<M> {

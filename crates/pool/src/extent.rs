@@ -18,7 +18,7 @@ use crate::record::{RecordRef, RecordView};
 
 /// Bytes read at a time, so that memory grows only with bytes that are there.
 const READ_BYTES: usize = 1 << 20;
-/// What memory here is for.
+/// The name of this memory in errors.
 const RUNS: &str = "a list of extents";
 
 /// Whether some page is in two of the runs, none of which goes beyond the pool. O(n log n).
@@ -34,7 +34,7 @@ fn overlap(runs: &[PageRun]) -> Result<bool> {
     Ok(sorted.windows(2).any(|two| two[0].first + two[0].pages > two[1].first))
 }
 
-/// What a record says of the extents of a large pair.
+/// A record's account of the extents of a large pair.
 pub(crate) struct Extents<'p> {
     /// Where the record is.
     page: Page<'p>,
@@ -66,7 +66,7 @@ pub struct Large<'p, M: Medium> {
     /// How many of the runs hold key and value; one behind them is their list.
     data: usize,
     record: Vec<u8>,
-    /// What stays in memory of the pair: how many bytes of a key, and the value behind them.
+    /// The part of the pair that stays in memory: how many bytes of a key, and the value behind them.
     copy: Cell<Option<SharedPair>>,
     taken: AtomicBool,
 }
@@ -164,7 +164,7 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Reserves extents for a large pair whose value has so many bytes, and makes the record that leads to
-    /// them. What lacks is what they hold, and its checksum.
+    /// them. Their content and its checksum are still missing.
     ///
     /// # Errors
     /// As [`write_large`](Self::write_large).
@@ -300,7 +300,7 @@ impl<M: Medium> Pool<M> {
         Ok(())
     }
 
-    /// What a record says of its extents, out of the page.
+    /// Reads out of the page what a record says of its extents.
     ///
     /// # Errors
     /// NoMemory.
@@ -313,7 +313,7 @@ impl<M: Medium> Pool<M> {
         Ok(Extents { page, offset, lens, crc, named, ticket: None })
     }
 
-    /// As [`extents_of`](Self::extents_of), for who reads all of them: then they are kept in memory.
+    /// As [`extents_of`](Self::extents_of), for a caller that reads all of them: then they are kept in memory.
     ///
     /// # Errors
     /// NoMemory.
@@ -326,8 +326,8 @@ impl<M: Medium> Pool<M> {
         let name = kept.and(record.name());
         let ticket = kept.zip(name).map(|(kept, r)| (r, (kept.ticket)(&self.medium, r.bits())));
         let extents = self.extents_of(record, lens)?;
-        // Whoever frees the record changes the page, and has the name forgotten after this ticket. Of a place that is free
-        // already nobody has anything forgotten before another record is there.
+        // A thread that frees the record changes the page, and has the name forgotten after this ticket. If the place is
+        // free already, nobody has its name forgotten before another record is there.
         let is_sure = || record.is_in_use() && record.is_unchanged();
         Ok(Extents { ticket: ticket.filter(|_| is_sure()), ..extents })
     }
@@ -437,8 +437,8 @@ impl<M: Medium> Pool<M> {
         self.hooks.extents.as_ref()?.kept.as_ref()
     }
 
-    /// What is in memory of the pair that a record leads to: a key that is not in the record, and the value.
-    /// Whoever has the name from a leaf validates that after this. O(1).
+    /// The part in memory of the pair that a record leads to: a key that is not in the record, and the value.
+    /// A caller that has the name from a leaf validates the leaf after this. O(1).
     #[inline]
     pub fn lend(&self, r: RecordRef) -> Option<SharedPair> {
         (self.kept()?.lend)(&self.medium, r.bits())
@@ -452,7 +452,7 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// What is in memory of a record's pair is not the pair of this name any more. The record's page is latched.
+    /// Has the pair in memory forgotten: it is not the pair of this name any more. The record's page is latched.
     pub(crate) fn forget_in_memory(&self, r: RecordRef) {
         if let Some(kept) = self.kept() {
             (kept.forget)(&self.medium, r.bits());

@@ -1,10 +1,10 @@
 //! Glances: pages that are looked at once, and need not come to memory for that.
 //!
-//! Who walks over all of a pool touches pages that nobody may touch again, and in a memory that holds few of them each
-//! would drive out another one. So a page that is in memory is looked at there, and of one that is not there is a
-//! copy, in a place that the next one gets. The page's own latch says whether what was seen is still so: a page that
-//! is absent keeps its version until somebody fetches it, and nobody changes what he has not fetched. While somebody
-//! glances, no frame is given back, and so no version forgotten.
+//! A walk over all of a pool touches pages that nobody may touch again, and in a memory that holds few pages each
+//! would drive out another one. So a page that is in memory is looked at there, and one that is not is copied to
+//! a place that the next copy gets. The page's own latch says whether what was seen is still so: a page that is
+//! absent keeps its version until a thread fetches it, and no thread changes a page that it has not fetched. During a
+//! glance no frame is given back, and so no version is forgotten.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::SeqCst;
@@ -37,8 +37,8 @@ impl<'p, M: Medium> Glance<'p, M> {
         Ok(self.aside.get_or_init(|| aside))
     }
 
-    /// A page, or a copy, to be read until the next one is asked for, and the version of the page's own latch. What
-    /// was read was so if that latch validates the version afterwards. A copy's latch says nothing. Costs one read
+    /// A page, or a copy, to be read until the next one is asked for, and the version of the page's own latch. A
+    /// read from it holds if that latch validates the version afterwards. A copy's latch says nothing. Costs one read
     /// of the file at most.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl<'p, M: Medium> Glance<'p, M> {
         }
     }
 
-    /// What a page says at one moment.
+    /// Reads a page as it is at one moment.
     ///
     /// # Errors
     /// The same as for [`page`](Self::page).

@@ -1,4 +1,4 @@
-//! What the pool must be told about the layer above and the medium below, as functions.
+//! Everything that the pool must be told about the layer above and the medium below, as functions.
 
 use everleaf_pmem::{Change, Geometry, Medium, PAIRS_AHEAD, Page, PageNo, Result, SharedPair};
 
@@ -8,15 +8,15 @@ use crate::redo::redo;
 pub type ExtentWrite<M> = fn(&M, PageNo, u64, &[u8]) -> Result<()>;
 /// Reads bytes of an extent: medium, first page, offset in bytes from there, where to.
 pub type ExtentRead<M> = fn(&M, PageNo, u64, &mut [u8]) -> Result<()>;
-/// What a running step does to an extent: medium, step, first page, number of pages.
+/// Adopts or frees an extent in a running step: medium, step, first page, number of pages.
 pub type ExtentStep<M> = fn(&M, &mut <M as Medium>::Op<'_>, PageNo, u32);
-/// What happens to an extent outside of steps: medium, first page, number of pages.
+/// Releases or discards an extent outside of steps: medium, first page, number of pages.
 pub type ExtentDiscard<M> = fn(&M, PageNo, u32);
 
 /// How a medium writes and reads extents, if it can.
 ///
-/// An extent is written piece by piece, and then either one step adopts it or it is discarded. What a
-/// step has adopted, one later step forgets.
+/// An extent is written piece by piece, and then either one step adopts it or it is discarded. An
+/// adopted extent is forgotten by one later step.
 #[derive(Debug)]
 pub struct ExtentIo<M: Medium> {
     /// Writes. The bytes are written when it returns, and durable with the epoch of the step that
@@ -33,7 +33,7 @@ pub struct ExtentIo<M: Medium> {
     /// and 16 of each page: [`Step::enter`](crate::Step::enter) has asked for that room, in small
     /// changes of 64 bytes.
     pub adopt: ExtentStep<M>,
-    /// A step frees an extent. Who reads it goes on.
+    /// A step frees an extent. Its readers go on.
     pub forget: ExtentStep<M>,
     /// An extent that a step has freed is durably free, and nobody reads it any more.
     pub release: ExtentDiscard<M>,
@@ -46,8 +46,8 @@ pub struct ExtentIo<M: Medium> {
 #[derive(Debug)]
 #[allow(clippy::type_complexity)]
 pub struct KeptExtents<M: Medium> {
-    /// What was kept of the pair of a record, if it is there. Whoever has the name from a leaf that others change
-    /// validates the leaf after it.
+    /// Lends what was kept of the pair of a record, if it is there. A caller that has the name from a leaf that others
+    /// change validates the leaf after it.
     pub lend: fn(&M, u64) -> Option<SharedPair>,
     /// Asks the processor for what will be lent next of some records, or for where it is looked for if not next. 0 is no
     /// record.
@@ -88,7 +88,7 @@ impl<M: Medium> Clone for ExtentIo<M> {
 }
 impl<M: Medium> Copy for ExtentIo<M> {}
 
-/// What the pool must be told about the layer above and the medium below.
+/// Everything that the pool must be told about the layer above and the medium below.
 pub struct Hooks<M: Medium> {
     /// Redoes any change on any page: the tree's own, and the pool's by [`redo`](crate::redo()). One
     /// journal may hold changes of both kinds for a page, because a node can become a record page.

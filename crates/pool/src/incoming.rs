@@ -1,7 +1,7 @@
 //! Large values that come piece by piece, from whoever has them: no more of one than a piece is in memory here.
 //!
-//! The value goes to its extents while it comes. What was written is nobody's until a step takes it, so a
-//! value that stops coming is given up like any large value without a step.
+//! The value goes to its extents while it comes. The bytes written are nobody's until a step takes them, so
+//! a value that stops coming is given up like any large value without a step.
 
 use everleaf_pmem::{Error, Medium, Result, fallible};
 

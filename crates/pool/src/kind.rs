@@ -1,4 +1,4 @@
-//! What a page is: the kind word of its header, and the byte that the map holds for it.
+//! The kind of a page: the kind word of its header, and the byte that the map holds for it.
 //!
 //! ```text
 //! kind word   0..8 kind | 8..16 level | 16..32 flags | 32..64 prefix bytes

@@ -1,4 +1,4 @@
-//! What a check saw of the pool, and whether it is still so: the ground for claims about what a pool
+//! The pool as a check saw it, and whether it is still so: the ground for claims about what a pool
 //! holds and what trees name of it, made one after the other while others write.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! compare                     a claim counts only if its page has kept owner and version since
 //! ```
 //!
-//! What is lost is touched by nobody, so nothing that is lost is overlooked; what somebody is at work
+//! Nobody touches what is lost, so nothing that is lost is overlooked; a page that somebody is at work
 //! on is left for the next look.
 
 use std::collections::{HashMap, HashSet};
@@ -22,7 +22,7 @@ use crate::pool::{CATALOG_ANCHOR, Pool};
 use crate::record::RecordRef;
 use crate::space::Watch;
 
-/// What memory here is for.
+/// The name of this memory in errors.
 const COMPARE: &str = "what trees name, compared with the pool";
 
 /// Something in a page that is not as it should be.
@@ -32,7 +32,7 @@ pub struct PageDamage {
     pub page: PageNo,
     /// Where in the page, in bytes from its start.
     pub offset_bytes_in_page: usize,
-    /// What was found.
+    /// A description of what was found.
     pub what: String,
 }
 

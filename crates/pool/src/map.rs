@@ -26,7 +26,7 @@ const ROLE_WORD: usize = 1;
 const _: () = assert!(ROLE_WORD != KIND_WORD);
 const _: () = assert!(EXTENT_TAIL < LOG, "the log is the last owner that a map may hold");
 
-/// What a group's pages are for.
+/// The use of a group's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Nodes, record pages, anchors.

@@ -53,7 +53,7 @@ mod count {
 pub(crate) use count::{hold, let_go};
 
 /// Whether this thread may wait for the latch of a page. For assertions; without debug assertions the
-/// answer is yes. What is not in memory, or has just left it, may be anything.
+/// answer is yes. A page that is not in memory, or has just left it, may be of any kind.
 pub(crate) fn may_wait_for(page: Page<'_>) -> bool {
     if count::is_none() {
         return true;

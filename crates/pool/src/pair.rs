@@ -1,4 +1,4 @@
-//! What a record says: a key and a value.
+//! The content of a record: a key and a value.
 //!
 //! ```text
 //! inline    u32 key length | u32 value length | key | value

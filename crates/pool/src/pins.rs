@@ -1,7 +1,7 @@
-//! Who reads extents now. What is freed meanwhile is not given out again before they are done.
+//! The present readers of extents. An extent freed meanwhile is not given out again before they are done.
 //!
 //! A reader pins while it still looks at the leaf that names the value, and validates the leaf after
-//! that. If that succeeds, whoever frees the value unlinks it later, and reads the clock later still:
+//! that. If that succeeds, the thread that frees the value unlinks it later, and reads the clock later still:
 //! so the freed extents bear a greater time than the pin, and wait for it. If a pin bears a greater
 //! time than a freed extent, its reader came after the unlinking, and its validation has failed.
 
@@ -55,7 +55,7 @@ impl Pins {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Whoever reads now pinned at this time or later: what was freed before nobody reads. That stays so. O(readers).
+    /// All present readers pinned at this time or later: nobody reads what was freed before it. That stays so. O(readers).
     pub fn oldest(&self) -> u64 {
         // Before the lists are read: a reader who is in none yet of what was freed by now came too late for it.
         let now = self.clock.load(Ordering::SeqCst);

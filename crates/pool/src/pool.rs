@@ -36,8 +36,8 @@ pub fn stay(page: Page<'_>) -> Stay {
     }
 }
 
-/// Whether the frame of a page that is absent stays, because a thread fills the page with records. What else a frame of
-/// such a page says may be forgotten: that the page is listed is asked of the page.
+/// Whether the frame of a page that is absent stays, because a thread fills the page with records. Anything else that a
+/// frame of such a page says may be forgotten: the page itself is asked whether it is listed.
 pub fn frame_stays(page: Page<'_>) -> bool {
     arena_state(page) == ArenaState::Arena
 }
@@ -423,7 +423,7 @@ impl<M: Medium> Pool<M> {
         self.read(no, "reading an anchor", anchor::root_of)?
     }
 
-    /// What a page says at one moment. This takes no latch once the page is in memory, and waits for who changes it.
+    /// Reads a page as it is at one moment. This takes no latch once the page is in memory, and waits for its writer.
     ///
     /// # Errors
     /// I/O errors of the first fetch; [`Error::Stuck`](everleaf_pmem::Error::Stuck), which says `what` was done.

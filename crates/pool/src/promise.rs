@@ -9,7 +9,7 @@ use crate::pair::MAX_KEY_BYTES;
 use crate::pool::Pool;
 use crate::space::Wants;
 
-/// What the record of a pair needs.
+/// The room that the record of a pair needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairWants {
     /// Units of 16 bytes: records of other sizes are in other pages.
@@ -65,7 +65,7 @@ impl<M: Medium> Pool<M> {
         if is_short { 0 } else { self.wants_of_pair(MAX_KEY_BYTES, 0).extents }
     }
 
-    /// What a new record of a pair of these lengths needs.
+    /// The room that a new record of a pair of these lengths needs.
     pub fn wants_of_pair(&self, key_bytes: usize, value_bytes: usize) -> PairWants {
         let geometry = self.geometry();
         let is_small = self.fits_record(key_bytes, value_bytes);

@@ -1,7 +1,7 @@
 //! Carrying out a step: what was planned is stored, noted, and on strict media made durable in
 //! order.
 //!
-//! What a crash leaves on strict media, after each line:
+//! A crash on strict media leaves, after each line:
 //! ```text
 //! write_record    bytes, then the bit        nothing, or a record that nobody names: a leak
 //! publish_alloc   record page headers        nothing: the map calls the pages free

@@ -1,5 +1,5 @@
-//! What is in use and named by nobody: found by comparing the pool with what the trees name, and
-//! given back. Only media without a journal have such leaks, and only after a crash (see
+//! Leaks, in use and named by nobody: they are found by comparing the pool with what the trees name,
+//! and given back. Only media without a journal have them, and only after a crash (see
 //! [`publish`](crate::Step::publish_alloc)'s order: the map's byte before the link, the link's end
 //! before the map's byte).
 //!
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Each line is a row of steps, each durable before the next; a crash between two of them leaves
-//! fewer leaks than before, and the next walk finds those. What a page held does not matter: a node
+//! fewer leaks than before, and the next walk finds those. The content of a page does not matter: a node
 //! that was never built is given back unread.
 
 use std::collections::{BTreeMap, HashSet};
@@ -27,10 +27,10 @@ use crate::pool::{CATALOG_ANCHOR, Pool, Stop, retry};
 use crate::record::RecordRef;
 use crate::step::{PagePlan, Step};
 
-/// What memory here is for.
+/// The name of this memory in errors.
 const LEAKS: &str = "the list of what is lost";
 
-/// What is in use and belongs to no tree.
+/// Pages and records that are in use and belong to no tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leaks {
     /// Pages that the map calls anchors; never the catalog's.
@@ -148,7 +148,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     /// [`Error::Corrupt`](everleaf_pmem::Error::Corrupt) if something is not what it was found to
-    /// be; those of [`Medium::enter`]. What was given back until then stays so.
+    /// be; those of [`Medium::enter`]. Anything given back until then stays so.
     pub fn reclaim(&self, leaks: &Leaks) -> Result<()> {
         for no in &leaks.anchors {
             self.free_page(*no, ANCHOR)?;

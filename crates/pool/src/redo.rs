@@ -1,4 +1,4 @@
-//! What a medium with a journal asks of the pool's pages: to redo a change, and which bytes need not be kept on disk.
+//! Answers to a medium with a journal about the pool's pages: how a change is redone, and which bytes need not be kept on disk.
 //!
 //! A page that comes back with zeros in its gap is the same to all who use it, and so it is to redo: no
 //! change reads what is there. The bytes may be those of any page, also of a damaged one.
@@ -49,7 +49,7 @@ pub fn kind_word(bytes: &[u8]) -> Option<u64> {
 /// other kinds are initialized by a change of their own. So nothing looks at what a free page held.
 pub fn gap(bytes: &[u8]) -> Option<Range<usize>> {
     match kind_word(bytes) {
-        // What has more bits set is no page that somebody freed.
+        // A page that somebody freed has no more bits set.
         Some(0) => None,
         Some(word) if kind::kind_of(word) == RECORD => {
             Some(layout::unused(bytes).unwrap_or_else(|| zeros_at_end(bytes)))

@@ -19,7 +19,7 @@ use crate::record::{RecordRef, RecordView};
 /// A key and its value.
 pub type KeyValue = (Vec<u8>, Vec<u8>);
 
-/// What a map page says of its group.
+/// A map page's account of its group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapPage {
     /// Whether the group is for extents.
@@ -44,7 +44,7 @@ pub fn is_whole(tag: u8) -> bool {
     matches!(tag, TAG_MAP_INIT | TAG_FREE_PAGE | TAG_RECORD_INIT | TAG_ANCHOR_INIT)
 }
 
-/// What a change of the pool with this tag does; none if it is no such tag.
+/// Says what a change of the pool with this tag does; none if it is no such tag.
 pub fn name_of(tag: u8) -> Option<&'static str> {
     Some(match tag {
         TAG_MAP => "owner of a page",
@@ -81,7 +81,7 @@ impl<M: Medium> Pool<M> {
         Ok((kind_of(word), level_of(word)))
     }
 
-    /// What the map page at the start of a group says; `None` if it is not one.
+    /// Reads the map page at the start of a group; `None` if it is not one.
     ///
     /// # Errors
     /// Those of fetching the page; Corrupt, if it is damaged.

@@ -165,7 +165,7 @@ impl<'p, M: Medium> Step<'p, M> {
     /// Keeps a latched record page if it is one of `class` with room. Otherwise unlatches it; with
     /// room for another class it is listed there.
     fn adopt(&mut self, page: Page<'p>, held: LatchGuard<'p>, class: usize) -> bool {
-        // What is no record page here is no damage, and a message about it would take memory.
+        // A page that is no record page is no damage here, and a message about it would take memory.
         let found = layout::shape_of(page);
         let found = found.and_then(|s| Some((s, self.pool.classes.of_units(s.units)?)));
         if let Some((shape, its_class)) = found {

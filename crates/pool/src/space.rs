@@ -16,7 +16,7 @@ use everleaf_pmem::{Error, Geometry, PageNo, Result, fallible, thread_number};
 use crate::map::{PageRun, Role, group_pages};
 use crate::pins::Pins;
 
-/// What memory here is for.
+/// The name of this memory in errors.
 const MAP: &str = "the bits of free pages";
 
 /// How many free pages some steps need at most.
@@ -73,7 +73,7 @@ pub(crate) struct FreeSpace {
     inner: Mutex<FreePages>,
     per_group: u32,
     limit: PageNo,
-    /// What is said of the limit.
+    /// The limit in bytes, as errors say it.
     limit_bytes: AtomicU64,
     /// How many watch who owns pages.
     watchers: AtomicU32,
@@ -123,7 +123,7 @@ impl FreeSpace {
         }
     }
 
-    /// The limit in the words of who asked for it.
+    /// Sets the limit in bytes as the caller asked for it, for errors.
     pub fn say_limit(&self, bytes: u64) {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
     }

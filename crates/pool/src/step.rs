@@ -19,10 +19,10 @@ use crate::order;
 use crate::pool::{Pool, Stop, is_in_use};
 use crate::record::{RecordRef, RecordView};
 
-/// What memory here is for.
+/// The name of this memory in errors.
 pub(crate) const PLAN: &str = "the plan of a step";
 
-/// What a step plans for a page that it has latched.
+/// The plan of a step for a page that it has latched.
 pub(crate) enum PagePlan {
     /// A map page; `create` if the page does not exist yet.
     Map { group: u32, create: Option<Role> },
@@ -30,7 +30,7 @@ pub(crate) enum PagePlan {
     Records(Places),
 }
 
-/// What a step plans for the places of a record page.
+/// The plan of a step for the places of a record page.
 pub(crate) struct Places {
     pub class: usize,
     pub shape: RecordShape,
@@ -76,7 +76,7 @@ pub(crate) struct Owner {
     pub first: PageNo,
     pub len: u32,
     pub byte: u8,
-    /// What the pages were: extents wait before they are used again.
+    /// Whether the pages were an extent: extents wait before they are used again.
     pub extent: bool,
 }
 
@@ -140,8 +140,8 @@ impl<'p, M: Medium> Step<'p, M> {
         }
     }
 
-    /// What is planned is planned before the step begins: from then on nothing may stop it, and the
-    /// medium has room for no more.
+    /// Everything is planned before the step begins: from then on nothing may stop it, and the medium
+    /// has room for no more.
     #[inline(always)]
     fn assert_planning(&self) {
         debug_assert!(!self.entered.get() && !self.changed, "planned after the step has begun");

@@ -24,7 +24,7 @@ const SHORT_BYTES: u64 = 64 << 10;
 pub enum StoredValue<V, F> {
     /// The value, from the node or the record.
     Inline(V),
-    /// What leads to it: its bytes are in extents.
+    /// A reference to it: its bytes are in extents.
     External(F),
 }
 

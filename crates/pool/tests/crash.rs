@@ -70,8 +70,8 @@ fn open(geometry: Geometry, limit: u32, image: &[u64]) -> Pool<Sim> {
     pool
 }
 
-/// What is named during the step between two models: what is new is linked after it is whole, and
-/// what is old was unlinked before it is freed.
+/// Records and nodes named during the step between two models: a new one is linked after it is whole,
+/// and an old one was unlinked before it is freed.
 fn in_both(before: &Model, after: &Model) -> Model {
     let mut both = before.clone();
     both.records.retain(|r, _| after.records.contains_key(r));
@@ -103,7 +103,7 @@ fn verify(geometry: Geometry, limit: u32, image: &[u64], before: &Model, after: 
     assert_eq!(pool.check(), []);
 }
 
-/// What a pool holds and a model does not name.
+/// Everything that a pool holds and a model does not name.
 fn leaks(pool: &Pool<Sim>, model: &Model) -> Leaks {
     let records: HashSet<_> = model.records.keys().copied().collect();
     let is_named = |kind, no| kind == NODE && model.nodes.contains_key(&no);

@@ -29,8 +29,8 @@ fn sound(sim: &Arc<Sim>) -> Result<Pool<M>, String> {
     if damages.is_empty() { Ok(pool) } else { Err(format!("{damages:?}")) }
 }
 
-/// What is named during the step between two models: what is new is linked after it is whole, and
-/// what is old was unlinked before it is freed.
+/// Records and nodes named during the step between two models: a new one is linked after it is whole,
+/// and an old one was unlinked before it is freed.
 fn in_both(before: &Model, after: &Model) -> Model {
     let mut both = before.clone();
     both.records.retain(|r, _| after.records.contains_key(r));

@@ -237,7 +237,7 @@ impl Fragments {
         Ok(())
     }
 
-    /// Takes the leaves below a node from whoever has them.
+    /// Takes the leaves below a node from the parts that have them.
     fn contest(&mut self, survey: &mut Survey, top: PageNo) -> Result<()> {
         let (mut todo, mut seen) = (vec![top], BTreeSet::new());
         while let Some(no) = todo.pop() {

@@ -74,8 +74,8 @@ impl SalvageOptions {
         self
     }
 
-    /// Sets how many bytes of memory the new pool's pages may take, as [`everleaf::Options::memory`] does. What is
-    /// known of the old pool comes on top.
+    /// Sets how many bytes of memory the new pool's pages may take, as [`everleaf::Options::memory`] does. The memory
+    /// for what is known of the old pool comes on top.
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);

@@ -57,17 +57,17 @@ pub struct PageLook {
     pub number: u32,
     /// The first byte of its image in the file; 0 if it has none.
     pub place: u64,
-    /// What the map says that it is, if the map can be read.
+    /// Its kind according to the map, if the map can be read.
     pub owner: Option<&'static str>,
     /// The eight words of its header, if it can be read and has one.
     pub header: Option<[u64; 8]>,
-    /// What is wrong with it: damage, or changes that are missing.
+    /// Its faults: damage, or changes that are missing.
     pub damages: Vec<Loss>,
-    /// What it holds.
+    /// Its content.
     pub content: Content,
 }
 
-/// What a page holds.
+/// The content of a page.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
@@ -150,11 +150,11 @@ pub struct EntryLook {
     pub key: Vec<u8>,
     /// Whether the key goes on in a record.
     pub is_cut: bool,
-    /// What it has beside the key.
+    /// Its content beside the key.
     pub value: EntryValue,
 }
 
-/// What an entry of a node has beside its key.
+/// The content of a node's entry beside its key.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryValue {
@@ -212,7 +212,7 @@ pub struct BlockLook {
 pub struct ChangeLook {
     /// Its first byte in the file.
     pub place: u64,
-    /// What it does.
+    /// Its effect, in words.
     pub what: &'static str,
     /// The page that it changes, or the first one of a large value.
     pub page: u32,
@@ -290,7 +290,7 @@ impl Look {
         Ok(Look { pool: everleaf_tree::salvage::open(io, path.as_ref())? })
     }
 
-    /// What is wrong with superblock, page table and journal.
+    /// The damage of superblock, page table and journal.
     pub fn damages(&self) -> Vec<Loss> {
         let findings = self.pool.medium().findings().iter();
         findings.map(|found| Loss::new(found.file, found.offset, found.what.clone())).collect()
@@ -302,7 +302,7 @@ impl Look {
         further.last().map_or(self.pool.medium().pages(), |no| no.saturating_add(1))
     }
 
-    /// One page, whatever it is. What is wrong with it is told in the answer.
+    /// One page, whatever it is. The answer tells what is wrong with it.
     ///
     /// # Errors
     /// [`Invalid`](Error::Invalid) for a page behind [`pages`](Self::pages).

@@ -136,7 +136,7 @@ fn place(path: &Path) -> (PathBuf, Option<&OsStr>) {
     (parent.canonicalize().unwrap_or_else(|_| parent.to_owned()), path.file_name())
 }
 
-/// Looks whether all names that a salvage uses are free. What has one of them may be anybody's.
+/// Checks that all names that a salvage uses are free. A file that has one of them may be anybody's.
 fn expect_nothing(io: &dyn Io, old: &Path, new: &Path) -> Result<()> {
     let failed = |e| Error::io(format!("making {}", new.display()), e);
     let unfinished = beside(new, "-salvage");

@@ -1,8 +1,8 @@
-//! What a salvage got out, and what it did not.
+//! The report of a salvage: what it got out, and what it did not.
 
 use std::fmt;
 
-/// What [`salvage`](crate::salvage) copied, and what it could not.
+/// The report of [`salvage`](crate::salvage): what it copied, and what it could not.
 #[non_exhaustive]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Salvaged {
@@ -82,7 +82,7 @@ pub struct Loss {
     pub offset: u64,
     /// The page that cannot be read, or the first one of several.
     pub page: Option<u32>,
-    /// What was found.
+    /// The finding, in words.
     pub what: String,
     /// The tree that lacks something.
     pub tree: Option<String>,

@@ -16,10 +16,10 @@ pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 /// Pages that stay in memory at most, before all are given back.
 const PAGES_HELD: usize = 1 << 14;
 
-/// What is known of a page.
+/// The facts that are known of a page.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PageInfo {
-    /// What it holds, and can be read as; [`kind::FREE`] for everything else.
+    /// The kind that it has and can be read as; [`kind::FREE`] for everything else.
     pub kind: u8,
     /// Of a node.
     pub level: u8,
@@ -110,7 +110,7 @@ impl Survey {
         self.pool.medium()
     }
 
-    /// What is known of a page.
+    /// The facts that are known of a page.
     pub fn info(&self, no: PageNo) -> PageInfo {
         let dense = self.dense.get(no as usize).copied();
         dense.or_else(|| self.sparse.get(&no).copied()).unwrap_or_default()
@@ -128,8 +128,8 @@ impl Survey {
         self.medium().place_of(no)
     }
 
-    /// The damage that an error of a page reports. What the layers above the file say of it is said of its
-    /// image, which is somewhere else than they think.
+    /// The damage that an error of a page reports. A place that the layers above the file name becomes that of
+    /// the page's image, which is somewhere else than they think.
     pub fn loss_of(&self, error: &Error, no: PageNo) -> Loss {
         let mut loss = Loss::of(error, self.offset(no));
         let page = self.pool.page(no).map_or(0, |page| page.file_offset());

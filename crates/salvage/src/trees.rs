@@ -246,7 +246,7 @@ impl OldTrees {
     }
 
     fn owner(&self, survey: &Survey, cluster: &Cluster) -> Option<usize> {
-        // What has been found meanwhile may have shown that not all is known.
+        // Later findings may have shown that not all is known.
         let hull = cluster.hull.as_ref().filter(|_| survey.is_closed);
         let gaps: Vec<_> = self.trees.iter().map(|tree| &tree.gaps[..]).collect();
         owner_of(&cluster.links, hull, &gaps, |tree| tree != CATALOG || cluster.is_catalog)

@@ -23,7 +23,7 @@ type Random = Xoshiro256PlusPlus;
 /// A pool, and what it has held.
 struct Case {
     files: Files,
-    /// What is durable at the end.
+    /// The pairs that are durable at the end.
     now: Trees,
     /// Every value that a key of a tree ever had.
     ever: BTreeMap<(String, Vec<u8>), HashSet<Vec<u8>>>,
@@ -114,7 +114,7 @@ fn build(random: &mut Random, first: char, keys_are_shared: bool) -> Case {
     Case { files, now, ever, is_clean, has_homes }
 }
 
-/// What has been done to a pool.
+/// The harm that has been done to a pool.
 #[derive(Debug, Default)]
 struct Harm {
     what: Vec<String>,
@@ -228,7 +228,7 @@ fn harm_page(files: &mut Files, other: &Files, kind: u32, random: &mut Random, h
     let hits = |range: &std::ops::Range<usize>| {
         range.start < image.start + 4096 && image.start < range.end
     };
-    // What was written or wiped may go on in the table.
+    // The written or wiped bytes may go on in the table.
     harm.table |= kind >= 4 && files.leaves.values().chain([&files.root]).any(hits);
 }
 
@@ -329,7 +329,7 @@ fn places(files: &Files) -> Vec<Place> {
     found
 }
 
-/// What is untouched of a clean pool must come out, and in its own tree if the way there is.
+/// Each untouched pair of a clean pool must come out, and in its own tree if the way there is untouched.
 fn expect_untouched(case: &Case, files: &Files, out: &Trees, is_old_said: bool) {
     let old = &case.files;
     let is_same = |no: &usize| {
@@ -359,7 +359,7 @@ fn expect_untouched(case: &Case, files: &Files, out: &Trees, is_old_said: bool) 
         assert!(out.values().any(is_in), "{key:?} is untouched and gone");
         let (own, _) =
             case.now.iter().find(|(_, pairs)| pairs.contains_key(&place.key)).expect("durable");
-        // What may be older is beside its tree.
+        // A pair that may be older is beside its tree.
         if way_is_there && is_same(&place.leaf) && !is_old_said {
             assert!(out.get(own).is_some_and(is_in), "{key:?} is untouched and not in {own:?}");
         }

@@ -40,7 +40,7 @@ pub fn newest(file: &[u8]) -> Vec<Image> {
     images
 }
 
-/// What the page table of a closed pool names: each image that somebody may need, its root first. The
+/// The images that the page table of a closed pool names: each that somebody may need, the table's root first. The
 /// superblocks and the table are taken as they are, so they must be sound.
 pub fn live(file: &[u8]) -> Vec<Range<usize>> {
     let u32_at = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;

@@ -1,4 +1,4 @@
-//! What tests of several crates need: how much they do and from which seed, seeded numbers, images in a file.
+//! Helpers for tests of several crates: how much they do and from which seed, seeded numbers, images in a file.
 
 #![forbid(unsafe_code)]
 

@@ -189,7 +189,7 @@ fn again(seed: u64) -> String {
     })
 }
 
-/// What is known of a run.
+/// All that is known of a run.
 struct Run<'r> {
     seed: u64,
     scale: &'r str,

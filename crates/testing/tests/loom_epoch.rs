@@ -9,7 +9,7 @@ mod epoch;
 #[allow(dead_code, reason = "not every error occurs")]
 mod error;
 
-/// What the clock is made of here.
+/// Loom's primitives, of which the clock is made here.
 mod sync {
     use loom::sync::RwLockWriteGuard;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -220,7 +220,7 @@ fn a_step_that_enters_before_it_latches_is_caught() {
     });
 }
 
-/// Paper §3.4, problem 2: whoever sees a store of epoch e + 1 is in e + 1 with its next step, also
+/// Paper §3.4, problem 2: a thread that sees a store of epoch e + 1 is in e + 1 with its next step, also
 /// without a latch in common.
 #[test]
 fn who_has_seen_an_epoch_is_not_in_an_earlier_one() {
@@ -402,7 +402,7 @@ fn nobody_waits_for_a_commit_that_failed() {
     });
 }
 
-/// Who waits and ends nothing is woken by the end of the epoch, and by what makes waiting useless.
+/// A waiter that ends nothing is woken by the end of the epoch, and by a failure that makes waiting useless.
 #[test]
 fn who_ends_no_epoch_is_woken_by_its_end_and_by_a_failure() {
     for fails in [false, true] {
@@ -445,7 +445,7 @@ struct Ends {
     tells_first: bool,
 }
 
-/// An epoch that is written and not synced, as whoever holds the commit sees it.
+/// An epoch that is written and not synced, as the holder of the commit sees it.
 #[derive(Default)]
 struct Ended(Option<u64>);
 
@@ -486,7 +486,7 @@ impl Ends {
         epoch
     }
 
-    /// What a task does, and whoever waits.
+    /// Waits as a task does, or any other waiter.
     fn wait_durable(&self, epoch: u64) {
         let commit = || {
             let mut ended = self.commit.lock().expect("no panic");
@@ -552,7 +552,7 @@ fn an_end_that_is_told_before_it_is_synced_is_caught() {
 #[test]
 fn a_slot_that_is_never_left_is_caught() {
     assert_found("deadlock", || {
-        // What loom's panic unwinds past must not be its own: it is past counting by then.
+        // Values that loom's panic unwinds past must not be its own: it is past counting by then.
         let clock = ManuallyDrop::new(Arc::new(Clock::new(0).expect("memory")));
         let stays = Arc::clone(&clock);
         let steps = thread::spawn(move || {

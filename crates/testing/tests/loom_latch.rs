@@ -6,7 +6,7 @@
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod latch;
 
-/// Who holds which latch: as in `rules.rs` of everleaf-pmem, for loom's threads.
+/// Knows which thread holds which latch: as `rules.rs` of everleaf-pmem does, for loom's threads.
 mod rules {
     use std::cell::RefCell;
 
@@ -27,7 +27,7 @@ mod rules {
     }
 }
 
-/// What the latch is made of here.
+/// Loom's primitives, of which the latch is made here.
 mod sync {
     pub(crate) use loom::hint::spin_loop;
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -219,8 +219,8 @@ impl Shifting {
         self.0.store(2, 20); // [10 10 20 20]
         drop(held);
     }
-    /// What a reader that does not wait finds out about the writer's direction, and the slots read
-    /// from left to right, or from right to left.
+    /// A reader that does not wait finds out the writer's direction, and reads the slots from left to
+    /// right, or from right to left.
     fn glance(&self) -> Option<(Version, [u64; 4])> {
         let Seen::Ready(version) = self.0.latch().read_version_racing() else { return None };
         let mut slots = [0; 4];
@@ -274,9 +274,9 @@ struct Tree {
     pages: [Page<1>; 2],
 }
 
-/// What the child says, in whichever page it is.
+/// The content of the child, in whichever page it is.
 const CHILD: u64 = 100;
-/// What another node says, in the page that the child has left.
+/// The content of another node, in the page that the child has left.
 const OTHER: u64 = 999;
 
 impl Tree {

@@ -2,7 +2,7 @@
 //! their threads and with the values that loom's memory model lets a load return; and the same with one thing done
 //! wrong, which loom must find.
 //!
-//! A tree is two keys with a latch each. What is modelled is what writers, readers, cuts, commits and sweeps ask of
+//! A tree is two keys with a latch each. The model is what writers, readers, cuts, commits and sweeps ask of
 //! the gate and of the versions, in the order in which the engine asks it: `OpenTree::write`, `Keeping::find`,
 //! `Source::at_cut`, `FileStore::commit`. Orders are those of at most `PREEMPTIONS` switches that nobody asked for;
 //! a wait that has no end is found, too.
@@ -21,7 +21,7 @@ mod spread;
 #[allow(dead_code, reason = "not every operation is modelled")]
 mod versions;
 
-/// What they are made of here.
+/// Loom's primitives, of which they are made here.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -90,7 +90,7 @@ struct Store {
     leaves: [Mutex<u8>; 2],
 }
 
-/// What the tree has and what a cut saw are the same bytes.
+/// A cut of a [`Store`].
 type CutOf = Arc<Cut>;
 
 impl Store {
@@ -148,7 +148,7 @@ impl Store {
         *lock(&self.leaves[usize::from(key)])
     }
 
-    /// What a key had at a cut: what was kept, else what the tree has, if nothing was kept meanwhile.
+    /// The value of a key at a cut: the kept one, else that of the tree, if nothing was kept meanwhile.
     fn get_at(&self, cut: &Cut, key: u8) -> Result<u8> {
         let kept = |before: Before<Vec<u8>>| match before {
             Before::Value(value) => value[0],
@@ -203,7 +203,7 @@ impl Store {
     }
 }
 
-/// A batch beside a cut: who reads at it sees all of the batch or nothing, whenever it looks.
+/// A batch beside a cut: a reader at it sees all of the batch or nothing, whenever it looks.
 fn cut_beside_a_batch(cut: impl Fn(&Store) -> CutOf, get: impl Fn(&Store, &Cut, u8) -> u8) {
     let store = Store::new(1 << 20);
     let writes = store.spawn(1, |store| {
@@ -304,7 +304,7 @@ fn a_cut_goes_on_when_the_write_of_its_transaction_is_refused() {
     });
 }
 
-/// What such a write has kept for others is no change that the transaction meets when it is tried again.
+/// Values that such a write has kept for others are no change that the transaction meets when it is tried again.
 #[test]
 fn a_write_that_finds_no_room_is_no_change() {
     model(|| {

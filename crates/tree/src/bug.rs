@@ -12,7 +12,7 @@ pub enum Bug {
     B2,
     /// The left node of a split is not flushed before its moved slots are used again.
     B3,
-    /// What is inserted into the new node of a split is not tracked.
+    /// An insert into the new node of a split is not tracked.
     B4,
     /// An update in place does not track its line.
     B5,

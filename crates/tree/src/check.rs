@@ -1,6 +1,6 @@
 //! Checking a tree: everything that its pages and records say is looked at, and nothing believed.
 //!
-//! Level by level from the root down, each from left to right by the sibling links. What must hold:
+//! Level by level from the root down, each from left to right by the sibling links. These rules must hold:
 //! nodes are pages of nodes in the map and are met once; keys rise, lie within their node's bounds
 //! and are named once; a node's lower bound is its left neighbour's upper one; each entry of a
 //! parent names the node that begins at its separator; every record that is named can be read. A
@@ -9,7 +9,7 @@
 //!
 //! Others may write meanwhile. Each node is read at one moment: version, read, validate. A link is
 //! believed if the node that holds it is unchanged when the next one's version is known; else the walk
-//! goes on with a search for the key that it has come to. What two nodes say of each other is damage
+//! goes on with a search for the key that it has come to. A contradiction between two nodes is damage
 //! if both are as they were read.
 //!
 //! The leaves are shared out to threads by their keys: each walks from an entry of the level above to that with which
@@ -34,13 +34,13 @@ use crate::node::{
 /// How often a node that others change is read before it is latched.
 const TRIES: u32 = 8;
 
-/// What memory here is for.
+/// The name of this memory in errors.
 const CHECK: &str = "a check of a tree";
 
-/// What is wrong with the last node of a level that is not the last one.
+/// The damage of a node that ends its level though the level above has more entries.
 const MORE_ENTRIES: &str = "ends its level, but the level above has more entries";
 
-/// What is tried again while the tree gets another root.
+/// The attempt that is repeated while the tree gets another root.
 const ROOT: &str = "reading the root of a tree";
 
 /// How the leaves of a tree are shared out.
@@ -73,7 +73,7 @@ impl Shares {
     }
 }
 
-/// What a tree holds, and what is wrong with it.
+/// The contents of a tree, and its damage.
 #[derive(Debug, Clone, Default)]
 pub struct TreeReport {
     /// The page that names the tree in its pool.
@@ -91,7 +91,7 @@ pub struct TreeReport {
     /// Nodes that their parent has no entry for: a crash came between the two steps of a split.
     /// Searches find them, and the next writer that passes enters them.
     pub missing_entries: u64,
-    /// What is wrong.
+    /// All damage that was found.
     pub damages: Vec<PageDamage>,
     /// The tree's nodes, each once, in the order of the walk.
     pub pages: Vec<PageNo>,
@@ -114,14 +114,14 @@ impl Witness<'_> {
     }
 }
 
-/// Who led the walk to a node.
+/// The source that led the walk to a node.
 #[derive(Clone, Copy)]
 enum Way<'t> {
     /// The anchor.
     Root(PageNo),
     /// A node, by its sibling link or by an entry.
     Node(Witness<'t>),
-    /// Nobody: it has to be searched for.
+    /// None: the node has to be searched for.
     Search,
 }
 
@@ -144,7 +144,7 @@ impl<K: Kind> ParentEntry<'_, K> {
     }
 }
 
-/// An entry of a node as it was when that was read. What the entry says later is that of the page by then.
+/// An entry of a node as it was when that was read. Its later answers are those of the page by then.
 struct VisitedEntry<'t, K: Kind> {
     entry: K::Entry<'t>,
     key: OwnedKeyOf<K>,
@@ -152,7 +152,7 @@ struct VisitedEntry<'t, K: Kind> {
     record: Option<RecordRef>,
 }
 
-/// What one visit of a node found.
+/// The findings of one visit of a node.
 struct VisitedNode<'t, K: Kind> {
     at: Witness<'t>,
     shape: Shape,
@@ -180,13 +180,13 @@ impl<K: Kind> VisitedNode<'_, K> {
 /// Where a visit ended.
 enum Visit<'t, K: Kind> {
     Node(VisitedNode<'t, K>),
-    /// What led there has changed meanwhile.
+    /// The way there has changed meanwhile.
     Moved,
     /// It is damaged; that has been noted.
     Lost,
 }
 
-/// What a search for the place of the walk found.
+/// The result of a search for the place of the walk.
 enum Located<'t> {
     Node(Witness<'t>, Option<LatchGuard<'t>>),
     /// The tree is not that high any more.
@@ -197,7 +197,7 @@ pub(crate) struct CheckWalk<'t, M: Medium, K: Kind> {
     tree: &'t Blink<M, K>,
     /// The map.
     owners: &'t [u8],
-    /// Who looks at the nodes; if nobody does, they are fetched.
+    /// The glance that looks at the nodes; without one they are fetched.
     glance: Option<&'t Glance<'t, M>>,
     /// A node that its left neighbour may have absorbed, in a merge that a crash has cut off: its parent's entry is the
     /// rest of that.
@@ -217,7 +217,7 @@ pub(crate) struct CheckWalk<'t, M: Medium, K: Kind> {
     spare: Vec<VisitedEntry<'t, K>>,
 }
 
-/// What a thread has found in its share of the leaves.
+/// The findings of a thread in its share of the leaves.
 struct Share {
     report: TreeReport,
     fill: (usize, usize),
@@ -612,7 +612,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         Ok(Some(node))
     }
 
-    /// What was doubted is damage.
+    /// Counts the doubts as damage.
     fn lost(&mut self) -> Visit<'t, K> {
         self.report.damages.append(&mut self.doubts);
         Visit::Lost
@@ -675,7 +675,7 @@ impl<'t, M: Medium, K: Kind> CheckWalk<'t, M, K> {
         Ok(Located::Node(Witness { page: spot.node.page(), version: spot.version }, held))
     }
 
-    /// What a page says that should be a node of `level`; doubts are noted.
+    /// Reads a page that should be a node of `level`, and notes doubts.
     fn node(
         &mut self,
         at: Witness<'t>,
@@ -902,9 +902,9 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 }
 
-// What trees name, held against what their pool says is in use.
+// The pages and records that trees name, compared with those that their pool says are in use.
 
-/// What trees name of a pool, gathered tree by tree: one report after the other need not be kept.
+/// The pages and records of a pool that trees name, gathered tree by tree: one report after the other need not be kept.
 #[derive(Debug, Default)]
 pub struct NamedPages {
     /// By the page's number, so that a look costs the same however many trees there are: what a tree

@@ -17,8 +17,9 @@ pub trait Index: Send + Sync {
     /// I/O errors and Corrupt.
     fn get(&self, key: u64) -> Result<Option<u64>>;
 
-    /// Appends the values of many keys to a list, in the order of the keys: each is that of a [`get`](Self::get) at some moment of
-    /// the call. Trees that are larger than the processor's caches find many keys at once several times as fast as one by one.
+    /// Appends the values of many keys to a list, in the order of the keys: each is that of a [`get`](Self::get) at some
+    /// moment of the call. Trees that are larger than the processor's caches find many keys at once several times as fast
+    /// as one by one.
     ///
     /// # Errors
     /// As [`get`](Self::get), and NoMemory; the list has the values of some of the keys then.

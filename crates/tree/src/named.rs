@@ -114,15 +114,15 @@ impl<M: Medium> Named<M> {
     }
 }
 
-/// What is done with the nodes that a name stands for.
+/// An operation on the nodes that a name stands for.
 pub trait OnNodes {
-    /// What comes of it.
+    /// Its result.
     type Made;
 
-    /// Does it.
+    /// Carries it out.
     ///
     /// # Errors
-    /// What went wrong.
+    /// Those of the operation.
     fn on<L: Layout, P: Probe>(self) -> Result<Self::Made>;
 }
 
@@ -134,7 +134,7 @@ macro_rules! names {
         /// Does something with the nodes of the tree of that name.
         ///
         /// # Errors
-        /// Unsupported for a name that is not among [`NAMES`]; what went wrong.
+        /// Unsupported for a name that is not among [`NAMES`]; errors of the operation.
         pub fn on_nodes<T: OnNodes>(name: &str, what: T) -> Result<T::Made> {
             match name {
                 $($name => what.on::<$layout, $probe>(),)*

@@ -59,7 +59,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// from [`check_empty`](Self::check_empty), after the last write to the tree.
     ///
     /// # Errors
-    /// Corrupt, and errors of a poisoned or read-only medium. What was given back before stays so.
+    /// Corrupt, and errors of a poisoned or read-only medium. Pages and records given back before stay so.
     ///
     /// # Panics
     /// If `report` is of another tree, or of one that holds entries.

@@ -134,8 +134,8 @@ pub fn format<M: Medium>(medium: M) -> Result<Pool<M>> {
 ///
 /// On a medium without a journal, what a crash left is repaired *lazily*: a node at its first touch;
 /// a merge that was under way when its tree is opened; an entry that a parent lacks, or a root, by
-/// the next writer that passes. All of it may wait, and searches do not need it. What only
-/// [`recover`](crate::recover) does is to look for leaks, by a walk over everything; it also does
+/// the next writer that passes. All of it may wait, and searches do not need it. Only
+/// [`recover`](crate::recover) looks for leaks, by a walk over everything; it also does
 /// all the rest at once ([`Blink::recover_all`](crate::blink::Blink::recover_all)).
 ///
 /// # Errors
@@ -151,7 +151,7 @@ pub fn most_in_record(geometry: Geometry) -> usize {
     inline_value_max(geometry.page_bytes()).max(512)
 }
 
-/// What of a page a file has to keep in a pool of trees of these nodes: [`FileOptions::gap`].
+/// The part of a page that a file has to keep in a pool of trees of these nodes: [`FileOptions::gap`].
 pub fn page_use<K: Kind>(bytes: &[u8]) -> PageUse {
     blink::gap::<K>(bytes).map_or(PageUse::Unused, PageUse::But)
 }
@@ -220,7 +220,7 @@ impl FilePool {
             }),
             ..Blink::<File, K>::hooks()
         };
-        // Never committed to, even if the file exists: whoever made it did not get further.
+        // Never committed to, even if the file exists: its maker did not get further.
         let fresh = file.is_fresh();
         let blank = fresh && options.read_only;
         let pool = Arc::new(match (fresh, blank) {
@@ -268,7 +268,7 @@ impl FilePool {
     /// nothing to do. Stops the upkeep, and gives the pool's lock back.
     ///
     /// # Errors
-    /// I/O errors. What was acknowledged is then still in the journal. InsideBatch inside a batch, which
+    /// I/O errors. Acknowledged writes are then still in the journal. InsideBatch inside a batch, which
     /// changes nothing.
     pub fn close(&mut self) -> Result<()> {
         match self.pool.medium().alive() {
@@ -289,7 +289,7 @@ impl FilePool {
         file.close_with(&settle).and(drained)
     }
 
-    /// Stops without making anything durable that is not, and gives the pool's lock back. What was durable
+    /// Stops without making anything durable that is not, and gives the pool's lock back. Durable data
     /// stays; the running epoch is as if it had never been.
     ///
     /// # Errors
@@ -313,7 +313,7 @@ impl FilePool {
         }
         self.stop.store(true, Ordering::Release);
         self.pool.medium().wake();
-        // What it did not write is in the journal.
+        // The journal has what it did not write.
         drop(keeper);
         self.pool.medium().set_kept(false);
     }

@@ -98,7 +98,7 @@ pub(crate) fn value_into<'p, M: Medium>(
         }
         match pool.find_value(record)? {
             StoredValue::External(far) => Ok(StoredValue::External(far)),
-            // The record has changed meanwhile, which whoever named it will notice.
+            // The record has changed meanwhile, which the caller that named it will notice.
             StoredValue::Inline(bytes) => {
                 *value = bytes;
                 Ok(StoredValue::Inline(()))
@@ -153,7 +153,7 @@ pub(crate) fn pair_into<M: Medium>(
     })
 }
 
-/// Whether a value is there: one that cannot be read is not, and whoever wants it is told why then.
+/// Whether a value is there: one that cannot be read is not, and a caller that wants it is told why then.
 pub(crate) fn if_readable(value: Result<bool>) -> Result<bool> {
     match value {
         Err(error) => one_entry(error).map(|_| false),
@@ -188,7 +188,7 @@ pub(crate) fn child_page<M: Medium>(pool: &Pool<M>, no: PageNo) -> Result<Page<'
     Ok(child)
 }
 
-/// What a record will hold, and its extents if it does not fit a page.
+/// The length of a record to be, and its extents if it does not fit a page.
 pub struct PendingRecord<'p, M: Medium> {
     bytes: usize,
     large: Option<Large<'p, M>>,

@@ -23,7 +23,7 @@ use crate::blink::Blink;
 use crate::check::{TreeReport, leaks};
 use crate::node::{Kind, NodeAt, OwnedKeyOf, Shape, TreeKey, damaged, sibling};
 
-/// What an eager walk met and did.
+/// The result of an eager walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Walked {
     /// Nodes of each level, the leaves first; without those that the walk made.
@@ -35,10 +35,10 @@ pub struct Walked {
     pub levels_grown: u64,
 }
 
-/// What [`recover`] did.
+/// The result of [`recover`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// What was given back.
+    /// The leaks that were given back.
     pub returned: Leaks,
     /// The walk over the tree.
     pub walked: Walked,
@@ -71,7 +71,7 @@ pub fn reclaim<M: Medium>(pool: &Pool<M>, trees: &[TreeReport]) -> Result<Leaks>
     if M::JOURNALED {
         return Ok(Leaks::default());
     }
-    // What cannot be read may name anything.
+    // A part that cannot be read may name anything.
     if let Some(damage) = trees.iter().flat_map(|tree| &tree.damages).next() {
         let start = pool.page(damage.page).map_or(0, |page| page.file_offset());
         let offset = start + damage.offset_bytes_in_page as u64;

@@ -1,6 +1,6 @@
 //! Reading single nodes of a damaged pool: what one says, as far as its own records can be read.
 //!
-//! Nothing here walks; who salvages decides which nodes to believe.
+//! Nothing here walks; the caller decides which nodes to believe.
 
 use std::ops::Range;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub fn open(io: &dyn Io, path: &Path) -> Result<Pool<DamagedFile>> {
     Pool::unformatted(damaged_file, Hooks { redo, extents, ..Hooks::default() })
 }
 
-/// What a change in the journal with this tag does, in a word or two.
+/// The name of a change in the journal with this tag, in a word or two.
 pub fn name_of(tag: u8) -> &'static str {
     let names = [
         slotted::name_of(tag),
@@ -63,14 +63,14 @@ pub enum NodeBound {
 pub struct NodeEntry {
     /// Byte of the page where it is.
     pub offset: usize,
-    /// What the node knows of its key, in [`NodeView::bytes`].
+    /// The part of its key that the node knows, in [`NodeView::bytes`].
     key: Range<usize>,
     /// Whether the key goes on behind that.
     is_cut: bool,
     value: EntryValue,
 }
 
-/// What an entry has beside its key.
+/// The part of an entry beside its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum EntryValue {
     /// These of [`NodeView::bytes`].
@@ -147,7 +147,7 @@ pub fn node<M: Medium>(pool: &Pool<M>, no: PageNo, most_bytes: u64) -> Result<No
     })
 }
 
-/// What a fence says: the bytes that the node keeps, or those of its record, which begin with them.
+/// The bound of a fence: the bytes that the node keeps, or those of its record, which begin with them.
 fn bound<M: Medium>(
     pool: &Pool<M>,
     view: &View<'_>,
@@ -169,7 +169,7 @@ fn is_begun_by(key: &[u8], kept: &[u8]) -> bool {
     key.len() > kept.len() && key.starts_with(kept)
 }
 
-/// The entries of a node and their bytes. What cannot be an entry is one without a value.
+/// The entries of a node and their bytes. An entry that cannot be one has no value.
 fn entries(page: Page<'_>, view: &View<'_>) -> Result<(Vec<NodeEntry>, Vec<u8>)> {
     let (mut entries, mut bytes) = (fallible::list(view.count(), "a node")?, Vec::new());
     let mut part = Vec::new();
@@ -237,7 +237,7 @@ impl NodeView {
         above && !matches!(&self.high, NodeBound::At(high) if key >= &high[..])
     }
 
-    /// What the node itself keeps of an entry's key, and whether the key goes on behind that.
+    /// The part of an entry's key that the node itself keeps, and whether the key goes on behind that.
     pub fn kept_key(&self, entry: &NodeEntry) -> (&[u8], bool) {
         (&self.bytes[entry.key.clone()], entry.is_cut)
     }

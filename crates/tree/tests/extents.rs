@@ -22,8 +22,8 @@ fn open(io: &SimIo) -> (FilePool, StringTree<File>) {
     (file, tree)
 }
 
-/// A group of extents that a crash has taken back may become one of pages. What was written to the
-/// disk there is no page, and must not be taken for a damaged one.
+/// A group of extents that a crash has taken back may become one of pages. The bytes written to
+/// the disk there are no page, and must not be taken for a damaged one.
 #[test]
 fn extents_that_a_crash_took_back_do_not_damage_pages() {
     let io = SimIo::new(1);

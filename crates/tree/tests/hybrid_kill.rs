@@ -1,7 +1,7 @@
 //! A BD+Tree on emulated persistent memory, whose process is killed again and again. Alone in its
 //! file: while a child is being started it holds the locks of the tests beside it.
 //!
-//! What is stored stays in the file, so each open finds leaves of epochs that were not durable.
+//! Everything stored stays in the file, so each open finds leaves of epochs that were not durable.
 //! `EVERLEAF_SCALE` sets how many kills there are (12). With `EVERLEAF_DAX` set the directory for
 //! temporary files is on DAX, and nothing is emulated.
 

@@ -37,7 +37,7 @@ struct BarLine {
     bar: String,
     /// The figure that is compared with the bar.
     figure: Option<Quote>,
-    /// What it was made of: the figure of the Db, and that of its peer.
+    /// The two figures that it was made of: that of the Db, and that of its peer.
     ours: Option<f64>,
     theirs: Option<f64>,
     unit: &'static str,

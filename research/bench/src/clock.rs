@@ -68,7 +68,7 @@ impl Times {
         self.sum
     }
 
-    /// What this share of all operations took at most, in nanoseconds, within a thousandth.
+    /// The time that this share of all operations took at most, in nanoseconds, within a thousandth.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         self.histogram.value_at_quantile(quantile)
     }
@@ -89,7 +89,7 @@ impl Times {
     }
 }
 
-/// What is in each time that [`Times::of`] takes beside the operation itself, in nanoseconds.
+/// Nanoseconds in each time that [`Times::of`] takes, beside those of the operation itself.
 pub fn overhead_ns() -> f64 {
     let mut times = Times::default();
     let nothing = |i: u32| {

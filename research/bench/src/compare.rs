@@ -10,7 +10,7 @@ use crate::metric;
 use crate::rows::{self, At, Row};
 use crate::summary::{Quote, Rounds, quote, ratio, rounds};
 
-/// What to compare.
+/// The arguments of a comparison.
 #[derive(clap::Args)]
 pub struct Args {
     /// Experiments by (parts of) their names, or `all`
@@ -34,8 +34,8 @@ pub fn is_of(row: &Row, cell: &Cell) -> bool {
     row.parameters.iter().all(|(name, value)| cell.get(name).unwrap_or_default() == *value)
 }
 
-/// What of results is used: rows of cells that the experiment still has, of the newest environment of
-/// those. Else a figure of a size that was given up would stand for another.
+/// The part of results that is used: rows of cells that the experiment still has, of the newest
+/// environment of those. Else a figure of a size that was given up would stand for another.
 pub fn current(mut rows: Vec<Row>, cells: &[Cell]) -> Vec<Row> {
     rows.retain(|row| cells.iter().any(|cell| is_of(row, cell)));
     rows::newest(rows)

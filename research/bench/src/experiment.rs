@@ -51,7 +51,7 @@ pub enum Form {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// What is above it.
+    /// The text above it.
     pub title: String,
     /// The metric on the y axis.
     pub metric: String,
@@ -81,11 +81,11 @@ pub enum Published {
     Range([f64; 2]),
 }
 
-/// What somebody published, and which of our figures stands beside it.
+/// A claim that somebody published, and which of our figures stands beside it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// What the figure is, in words.
+    /// The figure in words.
     pub what: String,
     /// The published figure; none where only ours is of interest.
     pub published: Option<Published>,
@@ -120,7 +120,7 @@ pub struct Claim {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counted {
-    /// What it is, in words; nothing in a text that has a place for it.
+    /// The figure in words; nothing in a text that has a place for it.
     #[serde(default)]
     pub what: String,
     /// The experiment that it is of, if it is another one.
@@ -183,15 +183,15 @@ struct Text {
 pub struct Experiment {
     /// `PAPER/FIGURE`.
     pub name: String,
-    /// What it is, in a few words.
+    /// The experiment in a few words.
     pub title: String,
     /// Where it was published: paper, figure, section.
     pub source: String,
-    /// What is measured and how, and what we do otherwise.
+    /// A description: what is measured and how, and what we do otherwise.
     pub about: String,
     /// Systems of the source that are not in the workspace.
     pub absent: Vec<String>,
-    /// What a reader of our figures should know: causes, limits.
+    /// Facts that a reader of our figures should know: causes, limits.
     pub notes: Vec<String>,
     /// The kind of measurement.
     pub measure: String,

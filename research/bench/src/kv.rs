@@ -3,7 +3,7 @@
 //!
 //! A record is an array of ten pointers, each to a field of 100 bytes. All lines of a new record are
 //! flushed and fenced before the tree learns of it. An update writes the field elsewhere, flushes
-//! and fences it, and swaps the pointer in the array: 8 bytes, flushed and fenced. What is replaced
+//! and fences it, and swaps the pointer in the array: 8 bytes, flushed and fenced. The old field
 //! is not used again, so a reader needs no latch: a field does not change once a pointer names it.
 
 use std::path::Path;
@@ -50,7 +50,7 @@ pub trait Heap: Send + Sync {
     /// Replaces a field of a record.
     fn write(&self, room: &mut Room, record: u64, field: usize, bytes: &[u8]) -> Result<()>;
 
-    /// What passed the door so far, if the medium counts.
+    /// Counts of what passed the door so far, if the medium counts.
     fn counts(&self) -> Option<Counts>;
 }
 

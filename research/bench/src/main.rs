@@ -81,7 +81,7 @@ enum Task {
     Part(measure::phase::Part),
 }
 
-/// What to run.
+/// The experiments to run, and how.
 #[derive(clap::Args)]
 struct RunArgs {
     /// Experiments by (parts of) their names, or `all`
@@ -95,7 +95,7 @@ struct RunArgs {
     /// Rounds of each cell, instead of the experiment's own
     #[arg(long)]
     rounds: Option<u32>,
-    /// What random choices begin with
+    /// The seed of random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Where files are made that are measured, and removed

@@ -55,7 +55,7 @@ impl MediumName {
     }
 }
 
-/// What a flushed line of CXL memory takes longer, if an experiment does not say.
+/// The latency that is added to a flushed line of CXL memory, if an experiment does not say.
 const CXL: Duration = Duration::from_nanos(400);
 
 /// Delays that are added by spinning.

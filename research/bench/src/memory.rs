@@ -13,12 +13,12 @@ use crate::wear::medium::{Cached, Traffic};
 
 /// A medium that may count.
 pub trait Counting: Medium {
-    /// What has passed its door, if it counts.
+    /// Counts of what has passed its door, if it counts.
     fn counts(&self) -> Option<Counts> {
         None
     }
 
-    /// What has left the cache before it, if it has one.
+    /// The traffic that has left the cache before it, if it has one.
     fn traffic(&self) -> Option<MutexGuard<'_, Traffic>> {
         None
     }
@@ -41,15 +41,15 @@ impl<M: Medium> Counting for Cached<M> {
     }
 }
 
-/// What is made on a medium, whatever its type is.
+/// A thing that is made on a medium, whatever the medium's type is.
 pub trait OnMedium {
-    /// It.
+    /// The type of the thing.
     type Made;
 
     /// Makes it. `dir` has the medium's file and goes away with it.
     ///
     /// # Errors
-    /// What went wrong.
+    /// It cannot be made.
     fn on<M: Counting + 'static>(self, medium: M, dir: Option<TempDir>) -> Result<Self::Made>;
 }
 

@@ -38,7 +38,7 @@ pub fn unit(metric: &str) -> Result<&'static str> {
     Ok(entry(metric)?.1)
 }
 
-/// What depends on when something else ran: bytes on disk, in a journal, in memory; transactions that were run
+/// Metrics that depend on when something else ran: bytes on disk, in a journal, in memory; transactions that were run
 /// again, writes that a crash took.
 const NOISY: [&str; 13] = [
     "size_",

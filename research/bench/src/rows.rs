@@ -15,7 +15,7 @@ use crate::cell::Cell;
 use crate::experiment::{Experiment, Scale};
 use crate::host::Host;
 
-/// What follows the parameters.
+/// The columns after the parameters.
 const AFTER: [&str; 8] = ["seed", "round", "metric", "value", "host", "kernel", "rustc", "commit"];
 
 /// Which results a command is about.
@@ -34,11 +34,11 @@ pub struct At {
 pub struct Row {
     /// Parameters with their values; empty where the cell has none.
     pub parameters: Vec<(String, String)>,
-    /// What random choices began with.
+    /// The seed of random choices.
     pub seed: u64,
     /// Which round, from 1.
     pub round: u32,
-    /// What was measured.
+    /// The metric that was measured.
     pub metric: String,
     /// How much.
     pub value: f64,
@@ -152,7 +152,7 @@ fn lines<T: AsRef<[u8]>>(records: impl IntoIterator<Item = Vec<T>>) -> Result<Ve
 }
 
 impl RowWriter {
-    /// Opens the file, and makes it if it is missing. What it has of this environment and seed counts
+    /// Opens the file, and makes it if it is missing. Rounds in it of this environment and seed count
     /// as done. A round at its end that a kill cut off is removed.
     ///
     /// # Errors

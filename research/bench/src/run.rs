@@ -32,7 +32,7 @@ pub struct RunPlan {
     pub run: u32,
     /// Whether results that are there are thrown away.
     pub fresh: bool,
-    /// What measurements need.
+    /// The context that measurements need.
     pub context: Context,
 }
 
@@ -101,14 +101,14 @@ fn bar(steps: u64, name: &str) -> ProgressBar {
     bar
 }
 
-/// What became of the cells of a run.
+/// The outcome of the cells of a run.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Done {
     /// Rounds of cells that were measured.
     pub measured: u64,
     /// Rounds that were there already.
     pub kept: u64,
-    /// What could not be measured here, with the reason, each once.
+    /// Measurements that could not be made here, with the reason, each once.
     pub skipped: Vec<String>,
     /// Cells that failed, with the reason. They are left out of the rounds that follow.
     pub failed: Vec<String>,
@@ -148,7 +148,7 @@ fn measurable(experiment: &Experiment, plan: &RunPlan, done: &mut Done) -> Resul
 /// Runs one experiment.
 ///
 /// # Errors
-/// A cell cannot be read, or a result not written. What was measured before stays.
+/// A cell cannot be read, or a result not written. Results that were measured before stay.
 pub fn run(experiment: &Experiment, plan: &RunPlan) -> Result<Done> {
     let path = rows::path(&plan.results, experiment, plan.scale);
     if plan.fresh && path.exists() {

@@ -97,7 +97,7 @@ pub fn interval(rounds: &Rounds) -> [f64; 2] {
     [medians[RESAMPLES / 40], medians[RESAMPLES - 1 - RESAMPLES / 40]]
 }
 
-/// What may be quoted of a metric's rounds: nothing of a time that was taken once.
+/// The figure of a metric's rounds that may be quoted: none of a time that was taken once.
 pub fn quote(metric: &str, rounds: &Rounds) -> Option<Quote> {
     let figures: Vec<f64> = rounds.values().copied().collect();
     if figures.is_empty() || (metric::is_timed(metric) && figures.len() < MIN_ROUNDS) {
@@ -111,7 +111,7 @@ pub fn quote(metric: &str, rounds: &Rounds) -> Option<Quote> {
     })
 }
 
-/// What may be quoted of one cell's figures over another's, see [`paired`].
+/// The ratio of one cell's figures over another's that may be quoted, see [`paired`].
 pub fn ratio(metric: &str, of: &Rounds, over: &Rounds) -> Option<Quote> {
     quote(metric, &paired(of, over))
 }

@@ -29,7 +29,7 @@ const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 pub struct TraceStep {
     /// The key.
     pub key: u64,
-    /// What it does.
+    /// The kind of operation.
     pub kind: OpKind,
 }
 
@@ -41,7 +41,7 @@ pub enum TraceError {
     Line {
         /// Which, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error in it.
         wrong: Wrong,
     },
     /// The file is packed in a way that is not understood.
@@ -52,7 +52,7 @@ pub enum TraceError {
     Read(#[from] io::Error),
 }
 
-/// What is wrong with a line.
+/// An error in a line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
     /// It has more or fewer columns.
@@ -63,7 +63,7 @@ pub enum Wrong {
     Number {
         /// Which.
         column: &'static str,
-        /// What it is.
+        /// Its text.
         text: String,
     },
     /// There is no such operation.
@@ -74,7 +74,7 @@ pub enum Wrong {
     NoKey,
 }
 
-/// What an operation of a trace does to a tree.
+/// The operation on a tree for one of a trace.
 fn kind(operation: &[u8]) -> Option<OpKind> {
     Some(match operation {
         b"get" | b"gets" => OpKind::Get,
@@ -153,7 +153,7 @@ pub fn open(
     Ok(read(unpacked))
 }
 
-/// What is published of a trace (BD+Tree, Table 1).
+/// The published figures of a trace (BD+Tree, Table 1).
 #[derive(Debug, Clone, Copy)]
 struct PublishedTrace {
     name: &'static str,

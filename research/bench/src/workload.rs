@@ -61,7 +61,7 @@ impl fmt::Display for Skew {
     }
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpKind {
     /// A lookup.
@@ -76,7 +76,7 @@ pub enum OpKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
     item: u32,
-    /// What it does.
+    /// Its kind.
     pub kind: OpKind,
 }
 
@@ -92,7 +92,7 @@ impl Operation {
     }
 }
 
-/// What a stream of operations is drawn from.
+/// The parameters that a stream of operations is drawn with.
 #[derive(Debug, Clone, Copy)]
 pub struct Workload {
     /// The size of the key space.

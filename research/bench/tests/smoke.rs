@@ -32,7 +32,7 @@ fn experiments(listed: &str) -> Vec<(String, String)> {
     listed.lines().filter(is_head).map(of).collect()
 }
 
-/// What `run` says of an experiment: measured, kept.
+/// The counts that `run` says of an experiment: measured, kept.
 fn measured(said: &str, name: &str) -> (u64, u64) {
     let line = said.lines().find(|line| line.split_whitespace().next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("nothing of {name} in\n{said}"));

@@ -261,7 +261,7 @@ typedef struct everleaf_index_options {
 } everleaf_index_options;
 
 /**
- * Figures of a tree. What does not apply is 0.
+ * Figures of a tree. A figure that does not apply is 0.
  */
 typedef struct everleaf_index_stats {
   /**
@@ -347,7 +347,7 @@ typedef struct everleaf_index_operation {
 } everleaf_index_operation;
 
 /**
- * What a check has found.
+ * The findings of a check.
  */
 typedef struct everleaf_index_verdict {
   /**
@@ -570,18 +570,18 @@ int everleaf_index_get_stats(const struct everleaf_index *index,
                              size_t struct_bytes);
 
 /**
- * What EL_STORE calls: stores 8 bytes at a place that is aligned to them. Outside of a check it only stores.
+ * Stores 8 bytes at a place that is aligned to them; EL_STORE calls this. Outside of a check it only stores.
  */
 void everleaf_index_record_store(uint64_t *place,
                                  uint64_t value);
 
 /**
- * What EL_FLUSH calls: begins to write back the line of 64 bytes that a place is in. Outside of a check it does nothing.
+ * Begins to write back the line of 64 bytes that a place is in; EL_FLUSH calls this. Outside of a check it does nothing.
  */
 void everleaf_index_record_flush(const void *place);
 
 /**
- * What EL_FENCE calls: waits for what was flushed. Outside of a check it does nothing.
+ * Waits for what was flushed; EL_FENCE calls this. Outside of a check it does nothing.
  */
 void everleaf_index_record_fence(void);
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string>
 
-// What the program was started with.
+// The options that the program was started with.
 struct tree_options_t {
     size_t key_size = 8;
     size_t value_size = 8;

@@ -1,4 +1,4 @@
-//! What all exported functions have in common: a call looks at its handle, runs its body, and turns the outcome into a
+//! The steps that all exported functions share: a call looks at its handle, runs its body, and turns the outcome into a
 //! code. Nothing unwinds into C. After a panic nobody knows how far the call came, so its handle is of no use any more.
 
 use std::any::Any;
@@ -70,7 +70,7 @@ fn told(name: &'static str, panic: &(dyn Any + Send)) -> String {
     format!("{name} met a defect of the library, please report it: {}", text_of(panic))
 }
 
-/// What a panic says.
+/// The text of a panic.
 pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")

@@ -43,7 +43,7 @@ pub struct everleaf_index_operation {
     pub value: u64,
 }
 
-/// What a check has found.
+/// The findings of a check.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct everleaf_index_verdict {
@@ -80,7 +80,7 @@ impl Functions {
     }
 }
 
-/// What is done to the tree.
+/// An operation on the tree.
 #[derive(Debug, Clone, Copy)]
 enum Do {
     Put(u64, u64),
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn everleaf_index_check(
     })
 }
 
-/// What the workload costs, and whether it survives each crash.
+/// Measures the cost of the workload, and checks that it survives each crash.
 fn check(
     functions: Functions,
     ops: &[Do],

@@ -1,4 +1,4 @@
-//! What failed last in a thread. It stays until that thread's next failure, whatever succeeds in between.
+//! The last failure of a thread. It stays until that thread's next one, whatever succeeds in between.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};
@@ -12,7 +12,7 @@ pub(crate) enum Failure {
     Tree(Error),
     /// A panic, with its message.
     Panic(String),
-    /// What is wrong with a tree that was checked.
+    /// The fault that a check found in a tree.
     Unsound(String),
 }
 

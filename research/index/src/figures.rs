@@ -1,6 +1,6 @@
 //! Figures of a tree, as C sees them.
 
-/// Figures of a tree. What does not apply is 0.
+/// Figures of a tree. A figure that does not apply is 0.
 #[repr(C)]
 #[derive(Default)]
 pub struct everleaf_index_stats {

@@ -17,7 +17,7 @@ use crate::trees::{self, Tree};
 
 /// An open tree.
 pub struct everleaf_index {
-    /// What operations use: one hand-over, not two.
+    /// Operations use it: one hand-over, not two.
     pub(crate) index: Arc<dyn Index>,
     state: AtomicU8,
     life: Life,
@@ -71,7 +71,7 @@ impl Handle for everleaf_index {
     #[cold]
     fn broke(&self) {
         self.state.store(BROKEN, Ordering::Release);
-        // What fails here cannot be told, and nothing relies on it.
+        // A failure here cannot be reported, and nothing relies on success.
         let _ = catch_unwind(AssertUnwindSafe(|| self.tree.broke()));
     }
 }
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn everleaf_index_free(index: *mut everleaf_index) {
     call::lend("everleaf_index_free", (), || {
         // SAFETY: it came from `everleaf_index_open`, and nobody uses it.
         let index = unsafe { Box::from_raw(index) };
-        // Who wants to know has closed it before.
+        // A caller that wants the outcome has closed it before.
         let _ = index.close();
         drop(index);
     });

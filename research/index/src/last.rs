@@ -1,4 +1,4 @@
-//! What a program asks about codes and about the last failure of its thread.
+//! The functions by which a program asks about codes and about the last failure of its thread.
 
 use std::ffi::{c_char, c_int};
 

@@ -1,7 +1,7 @@
 //! The C library of the trees by name: `libeverleaf_index.so` and `include/everleaf_index.h`, for harnesses in C and C++.
 //!
 //! The header is made of this source by `cargo xtask header`, so the comments of exported items are written for
-//! programmers of C. What they promise for all functions is in the head of the header (`cbindgen.toml`).
+//! programmers of C. Promises that hold for all functions are in the head of the header (`cbindgen.toml`).
 //!
 //! # The promise of a caller
 //!
@@ -38,7 +38,7 @@ mod record;
 
 mod check;
 
-/// What the header says of threads.
+/// Checks what the header says of threads.
 const _: () = {
     const fn by_several<T: Send + Sync>() {}
     by_several::<handle::everleaf_index>();

@@ -28,7 +28,7 @@ pub const EVERLEAF_INDEX_FILE: u32 = 16;
 const LINES: u32 =
     EVERLEAF_INDEX_DRAM | EVERLEAF_INDEX_COUNTED | EVERLEAF_INDEX_EMULATED_DAX | EVERLEAF_INDEX_DAX;
 
-/// What the tree of this name can be on.
+/// The media that the tree of this name can be on.
 pub(crate) fn media(name: &str) -> Result<u32> {
     if NAMES.contains(&name) {
         return Ok(LINES | EVERLEAF_INDEX_FILE);

@@ -1,7 +1,7 @@
-//! What the macros of `everleaf_recorder.h` call: stores, flushes and fences of a tree of somebody else's, on the medium that
-//! the thread checks it on.
+//! The functions behind the macros of `everleaf_recorder.h`: stores, flushes and fences of a tree of somebody else's, on the
+//! medium that the thread checks it on.
 //!
-//! The tree reads its area as the memory that it is, and changes it through the macros alone. What passes them goes to the
+//! The tree reads its area as the memory that it is, and changes it through the macros alone. All that passes them goes to the
 //! medium, which records it; a copy of the area tells of a store that has not passed.
 
 use std::cell::RefCell;
@@ -89,7 +89,7 @@ impl Area {
         self.bytes
     }
 
-    /// What has passed the macros.
+    /// Counts of what has passed the macros.
     pub(crate) fn counts(&self) -> Counts {
         self.state.borrow().counts
     }
@@ -141,7 +141,7 @@ fn current(body: impl FnOnce(&Area)) -> bool {
     area.as_deref().map(body).is_some()
 }
 
-/// What EL_STORE calls: stores 8 bytes at a place that is aligned to them. Outside of a check it only stores.
+/// Stores 8 bytes at a place that is aligned to them; EL_STORE calls this. Outside of a check it only stores.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn everleaf_index_record_store(place: *mut u64, value: u64) {
     call::lend("everleaf_index_record_store", (), || {
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn everleaf_index_record_store(place: *mut u64, value: u64
     });
 }
 
-/// What EL_FLUSH calls: begins to write back the line of 64 bytes that a place is in. Outside of a check it does nothing.
+/// Begins to write back the line of 64 bytes that a place is in; EL_FLUSH calls this. Outside of a check it does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn everleaf_index_record_flush(place: *const std::ffi::c_void) {
     call::lend("everleaf_index_record_flush", (), || {
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn everleaf_index_record_flush(place: *const std::ffi::c_v
     });
 }
 
-/// What EL_FENCE calls: waits for what was flushed. Outside of a check it does nothing.
+/// Waits for what was flushed; EL_FENCE calls this. Outside of a check it does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn everleaf_index_record_fence() {
     call::lend("everleaf_index_record_fence", (), || {

@@ -1,4 +1,4 @@
-//! What concerns a tree as a whole: durability, recovery, figures.
+//! The functions that concern a tree as a whole: durability, recovery, figures.
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-/* What the programs of these tests have in common. Each ends with 0, or prints the line that is wrong. */
+/* The code that the programs of these tests share. Each program ends with 0, or prints the line that is wrong. */
 #ifndef CHECK_H
 #define CHECK_H
 

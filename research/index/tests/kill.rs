@@ -51,7 +51,7 @@ fn kill(program: &Path, args: [&str; 3], first: u64, rng: &mut Rng) -> Option<u6
     lines.lines().last().map(|line| line.parse().expect("a number"))
 }
 
-/// What the tree holds.
+/// The pairs that the tree holds.
 fn pairs(program: &Path, args: [&str; 3]) -> Pairs {
     let said = run(Library::built().command(program).args(args).arg("read"));
     let pair = |line: &str| {

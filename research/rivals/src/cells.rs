@@ -10,7 +10,7 @@
 //! one fence for so many cells, and those are the allocator's. A page whose cells are all free stays a page of
 //! cells until the next open, which returns it to the pool.
 //!
-//! What a crash leaves: a page that the map calls a node and that nothing leads to. The next open returns it.
+//! A crash can leave a page that the map calls a node and that nothing leads to. The next open returns it.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use everleaf_pool::{Leaks, Pool, damaged, kind, retry};
 
 /// Words of a line.
 const LINE_WORDS: usize = 8;
-/// What memory here is for.
+/// Names this memory in errors.
 const FREE_CELLS: &str = "the list of free cells";
 
 /// A cell: its page, and its number there.

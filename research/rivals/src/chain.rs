@@ -14,7 +14,7 @@ use everleaf_pool::{Leaks, Pool, change::damaged, kind};
 use crate::leaf::Leaf;
 use crate::spine::{LeafRange, Spine, set_range};
 
-/// What a rebuild has found and done.
+/// A report of what a rebuild has found and done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rebuilt {
     /// Leaves in the chain.

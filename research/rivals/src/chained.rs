@@ -35,7 +35,7 @@ pub struct Chained<M: Medium, L: Leaf> {
     pub(crate) anchor: PageNo,
     pub(crate) spine: Arc<Spine>,
     logs: Option<Arc<Logs>>,
-    /// What the inner nodes do not know yet.
+    /// The leaves that the inner nodes do not know yet.
     late: Option<Arc<Late<M>>>,
     /// The thread that tells them.
     worker: Option<Worker>,
@@ -46,7 +46,7 @@ pub struct Chained<M: Medium, L: Leaf> {
 }
 
 impl<M: Medium, L: Leaf> Chained<M, L> {
-    /// What a pool must know about the leaves.
+    /// The facts about the leaves that a pool must know.
     pub fn hooks() -> Hooks<M> {
         Hooks { nodes: std::any::type_name::<L>(), fits: L::fits, ..Hooks::default() }
     }
@@ -65,7 +65,7 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
     }
 
     /// Opens the tree of an anchor: finishes what a crash has interrupted, walks the leaves, and returns what has
-    /// leaked. Makes the tree if the anchor has no root yet. Reads the whole tree. What it repaired is durable when it
+    /// leaked. Makes the tree if the anchor has no root yet. Reads the whole tree. All repairs are durable when it
     /// returns.
     ///
     /// # Errors
@@ -174,7 +174,7 @@ impl<M: Medium, L: Leaf> Chained<M, L> {
         self.pool.medium()
     }
 
-    /// What opening has found and done.
+    /// The report of what opening has found and done.
     pub fn rebuilt(&self) -> Rebuilt {
         self.rebuilt
     }

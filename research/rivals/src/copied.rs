@@ -18,7 +18,7 @@ use crate::chained::Chained;
 use crate::leaf::{Copies, Leaf};
 use crate::spine::{LeafRange, range, set_dead, set_range};
 
-/// What leads to a leaf: another leaf, or the anchor.
+/// The page that leads to a leaf: another leaf, or the anchor.
 enum Before<'m> {
     Leaf(Page<'m>),
     Anchor(Page<'m>),
@@ -36,7 +36,7 @@ impl Before<'_> {
 }
 
 impl<M: Medium, L: Leaf> Chained<M, L> {
-    /// What leads to the leaf whose keys begin with `low`, latched.
+    /// The page that leads to the leaf whose keys begin with `low`, latched.
     fn before(&self, low: u64) -> Result<(Before<'_>, LatchGuard<'_>), Stop> {
         if let Some(below) = low.checked_sub(1) {
             let (left, held) = self.latch_for(below)?;

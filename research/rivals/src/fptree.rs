@@ -26,7 +26,7 @@
 //!   the upper half is there twice.
 //! - `g`: the log is cleared by two flushes of its one line. No crash shows it; a split has L + 7 lines and 8 fences.
 //!
-//! What no crash image can show is not here: `d`, a lock bit that is durable in a new leaf, since latches are in
+//! Bugs that no crash image can show are not here: `d`, a lock bit that is durable in a new leaf, since latches are in
 //! frames; `e`, a value that is read after the critical section, since readers validate versions; `f`, a value 0
 //! that cannot be told from none, since `get` answers an option.
 
@@ -185,7 +185,7 @@ impl<const PAIRS: usize, V: Version> Fp<PAIRS, V> {
         ones(Self::full(page)).filter(above).fold(0, |bits, slot| bits | 1 << slot)
     }
 
-    /// What is the same in a split and in its recovery, from the copy's bitmap on.
+    /// The steps that a split and its recovery share, from the copy's bitmap on.
     fn halve<M: Medium>(m: &M, left: Page<'_>, right: Page<'_>, upper: u64) {
         Self::set_bitmap(m, right, upper);
         Self::set_bitmap(m, left, Self::full(left) & !upper);

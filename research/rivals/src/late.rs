@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Until then a search that is led to the old leaf moves right, as it does in the short time between a split and its
-//! entry in any such tree. Whoever [drains](Late::drain) the queue applies what is in it: a thread of its own
-//! ([`Worker`]), a writer that finds no log free, and one that is about to free a leaf, so that no log names a page that
-//! is used again. A queue is never longer than there are logs.
+//! entry in any such tree. A thread of its own ([`Worker`]) [drains](Late::drain) the queue and applies its entries; a
+//! writer that finds no log free does so, too, and one that is about to free a leaf, so that no log names a page that is
+//! used again. A queue is never longer than there are logs.
 //!
-//! What a crash leaves: logs of splits that are complete. The next open ends them, and builds the inner nodes anew.
+//! A crash can leave logs of splits that are complete. The next open ends them, and builds the inner nodes anew.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -47,7 +47,7 @@ pub struct Late<M: Medium> {
     queue: Mutex<Queue>,
     /// Something was added, or it is over.
     more: Condvar,
-    /// Whoever applies entries, so that who drains waits for entries that another one has taken.
+    /// Held by the thread that applies entries, so that another that drains waits for those that the first has taken.
     applying: Mutex<()>,
 }
 

@@ -24,7 +24,7 @@
 //!   were moved while their fingerprints are missing: no search finds them. [`Sound`] has the order of the source's
 //!   text.
 //!
-//! What no crash image of one thread can show is not here: a reader that acts on a write before it is durable; a leaf
+//! Bugs that no crash image of one thread can show are not here: a reader that acts on a write before it is durable; a leaf
 //! that is freed while a reader moves right into it, since readers validate versions; keys that are compared by a
 //! signed subtraction. Recovery is not in the source: leaves are walked by the links that count.
 

@@ -1,11 +1,11 @@
-//! What the spine asks of a leaf.
+//! The interface that the spine asks of a leaf.
 
 use everleaf_pmem::{Geometry, Medium, Page, PageNo, Result};
 use everleaf_pool::Pool;
 
 use crate::ulog::{Log, Logs};
 
-/// What a split has done.
+/// The result of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     /// The lowest key of the new leaf.
@@ -45,7 +45,7 @@ pub trait Leaf: Send + Sync + 'static {
     const LATE: bool = false;
     /// Whether a full leaf gives way to copies ([`copied`](crate::copied)), and is not [`split`](Self::split).
     const COPIED: bool = false;
-    /// Whether the leaf has the bugs of its source. What such a leaf leaves behind is not called damage: keys that no
+    /// Whether the leaf has the bugs of its source. Remains of such a leaf are not called damage: keys that no
     /// search would find are left out.
     const PUBLISHED: bool;
 

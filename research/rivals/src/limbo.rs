@@ -1,7 +1,8 @@
-//! What was taken out of a structure that others search without a latch, until none of them can still look at it.
+//! Holds items that were taken out of a structure that others search without a latch, until none of them can still look
+//! at these items.
 //!
-//! Everybody who searches [pins](Limbo::pin) the epoch that runs. The epoch ends only when nobody has pinned the one
-//! before it, so two ends after something was taken out, everybody has come who could have seen it.
+//! Each search [pins](Limbo::pin) the epoch that runs. The epoch ends only when nobody has pinned the one before it, so
+//! two ends after an item was taken out, all searches that could have seen it are over.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -17,7 +18,7 @@ const PARTS: usize = 16;
 #[repr(align(128))]
 struct Pinned([AtomicU64; 3]);
 
-/// What waits to be used again.
+/// Items that wait to be used again.
 #[derive(Debug)]
 pub struct Limbo<T> {
     epoch: AtomicU64,
@@ -69,7 +70,7 @@ impl<T> Limbo<T> {
         if waiting.is_empty() {
             return;
         }
-        // Only who has the lock ends an epoch.
+        // Only the holder of the lock ends an epoch.
         let epoch = self.epoch.load(SeqCst);
         let before = (epoch + 2) as usize % 3;
         if self.pinned.iter().all(|part| part.0[before].load(SeqCst) == 0) {
@@ -99,7 +100,7 @@ mod tests {
         for _ in 0..9 {
             assert_eq!(collected(&limbo), []);
         }
-        // Who comes later does not matter.
+        // A pin that comes later does not matter.
         let later = limbo.pin();
         drop(pin);
         assert_eq!(collected(&limbo), [1]);

@@ -14,7 +14,7 @@
 //! | remove | the mark in the node's own link; the link of the node before | 2 / 2 |
 //! | update | the value | 1 / 1 |
 //!
-//! The lines of the pool's map for new pages are the allocator's and come on top. What a crash leaves: a node that
+//! The lines of the pool's map for new pages are the allocator's and come on top. A crash can leave a node that
 //! nothing leads to, which the next open finds free; or one that is marked and still linked, which it unlinks.
 //!
 //! **Threads.** A [`Medium`] has no compare-and-swap. A writer therefore latches the page of the word that it
@@ -31,7 +31,7 @@
 //! - **c** A remove does not mark the node: it changes the link before it alone, and what another thread links behind
 //!   the node in the meantime is gone.
 //!
-//! Without **a**, a link is stored with a tag, flushed, and stored again without it; who meets the tag flushes the
+//! Without **a**, a link is stored with a tag, flushed, and stored again without it; a thread that meets the tag flushes the
 //! line first. A value has no bit for a tag. There the latch is the tag: an update holds it until the value is
 //! durable, and a reader that meets it held flushes the value's line. With one thread that flushes nothing more.
 
@@ -68,7 +68,7 @@ pub struct List<M: Medium, V: Version, A: Above> {
     _version: PhantomData<V>,
 }
 
-/// What has been taken out and may still be looked at.
+/// An item that has been taken out and may still be looked at.
 enum Retired<G> {
     Node(Cell),
     Above(G),

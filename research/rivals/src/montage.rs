@@ -27,7 +27,7 @@
 //!   two epochs before that for the last durable one: what was written before a `sync` is gone unless newer
 //!   payloads have got to memory.
 //!
-//! What no image shows is not here: the last flush and the clock's compare-and-swap without a fence in between, which
+//! A bug that no image shows is not here: the last flush and the clock's compare-and-swap without a fence in between, which
 //! an x86 processor makes good.
 
 mod open;

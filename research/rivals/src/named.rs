@@ -1,6 +1,6 @@
 //! All trees by name: those of [`everleaf_tree::named`], [`BdTree`], and the rivals.
 //!
-//! Whatever opens a tree that a person or a file names does it by this. A tree comes as an [`Index`], with what a
+//! All code that opens a tree by a name from a person or a file uses this module. A tree comes as an [`Index`], with what a
 //! program asks about it that only its type knows: its pages, its epochs, what a crash has left.
 
 use std::path::Path;
@@ -81,7 +81,7 @@ pub fn shape(name: &str, slots: u32, keys: u64) -> Option<(u32, u64)> {
     Some((slots, (keys as f64 * versions / per_page) as u64 + 1024))
 }
 
-/// What a pool on persistent memory keeps as the mark of a tree's pages. The rivals' are of their names.
+/// The mark of a tree's pages that a pool on persistent memory keeps. The rivals' are hashes of their names.
 fn layout_hash(name: &str) -> u64 {
     let of_name = |name: &str| {
         let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -150,7 +150,7 @@ impl Default for How {
     }
 }
 
-/// What a name has led to.
+/// The tree that a name has led to.
 enum Tree<M: Medium> {
     Words(Arc<dyn Recovers>),
     Bd(Arc<BdTree<M>>),

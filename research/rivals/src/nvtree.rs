@@ -23,7 +23,7 @@
 //!   pair is lost without a crash, and all others of the leaf by one.
 //! - `b`: entries and new leaves are flushed without a fence, so that the count or the link may overtake them.
 //!
-//! What no crash image shows is not here: a count of one byte for up to 300 entries; a parent's number in each leaf,
+//! Bugs that no crash image shows are not here: a count of one byte for up to 300 entries; a parent's number in each leaf,
 //! which is never flushed; a last key that is taken for the greatest one of a leaf that is not sorted. In no source:
 //! the merge of neighbours, which Circ-Tree's text does not mention either; threads, which the text says "stall".
 

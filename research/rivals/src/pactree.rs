@@ -23,7 +23,7 @@
 //! are stored again. If it does not, the split is done again, by what is in all slots whatever the bitmap says: unless
 //! `max` is below the median of the log, since then the split was complete and another one came after it.
 //!
-//! What the source does otherwise, which [`AsPublished`](crate::AsPublished) does and [`Only`](crate::Only) one by one:
+//! The source differs in these points; [`AsPublished`](crate::AsPublished) has them all, [`Only`](crate::Only) one by one:
 //!
 //! - `a`: a node has a lock between fingerprints and pairs, and lies 16 B behind the begin of a line, where the source's
 //!   allocator puts it. So its first 64 B are two lines, which are both flushed, and each fourth pair is in two, too: an
@@ -35,10 +35,10 @@
 //! - `c`: `max` of the old leaf is lowered before the new leaf is linked. Recovery splits the leaf again, and the new leaf
 //!   gets the `max` that was lowered already: it is for no key at all, and no search finds what it holds.
 //!
-//! What is not here: merges of leaves that are a quarter full; a leaf goes when it is empty, as in all trees of
-//! [`Chained`]. `cur` and `prev`, which the source has in the gaps of line 0 and changes without a flush: a search that
-//! has come too far right begins again. The order of pairs that a scan stores in a node for the next one: scans sort.
-//! What no image shows: readers that act on a write before it is durable.
+//! Merges of leaves that are a quarter full are not here; a leaf goes when it is empty, as in all trees of [`Chained`].
+//! Nor are `cur` and `prev`, which the source has in the gaps of line 0 and changes without a flush: a search that has
+//! come too far right begins again. Nor is the order of pairs that a scan stores in a node for the next one: scans sort.
+//! No image shows readers that act on a write before it is durable.
 
 use std::marker::PhantomData;
 
@@ -212,7 +212,7 @@ impl<V: Version> Pac<V> {
         goes_right
     }
 
-    /// What is left to do when the old leaf links to the new one.
+    /// Does the rest of a split whose old leaf links to the new one.
     fn keep_below<M: Medium>(m: &M, left: Page<'_>, cut: u64) {
         if !V::has('c') {
             m.store(Self::word(left, MAX), cut);

@@ -1,7 +1,7 @@
 //! The persistent skip list that FAST+FAIR (Hwang et al., FAST '18, §6) compares with.
 //!
-//! No source of theirs is public. What the paper says: only the lowest level survives a crash, upper levels are
-//! volatile, inserts compare and swap, searches take no lock. The lowest level is a [`List`]; removes are Harris' (a
+//! No source of theirs is public. The paper says that only the lowest level survives a crash, upper levels are
+//! volatile, inserts compare and swap, and searches take no lock. The lowest level is a [`List`]; removes are Harris' (a
 //! mark in the link, then the unlinking), and the shape of a node is ours.
 //!
 //! Towers are searched without a lock and changed under one; a tower is there for every second node. Heights come

@@ -27,7 +27,7 @@ const NOTES_WORD: usize = 4;
 pub const NOTES: usize = 3;
 const _: () = assert!(NOTES_WORD + NOTES <= LINE_WORDS);
 
-/// What a log is about.
+/// The subject of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
     /// A split.
@@ -104,7 +104,7 @@ impl Logs {
         }
     }
 
-    /// What each log says that says anything, after a crash.
+    /// The content of each log that has any, after a crash.
     ///
     /// # Errors
     /// Those of [`Medium::page`].
@@ -130,7 +130,7 @@ impl Logs {
         Ok(Log { m, page: m.page(self.page)?, logs: self, line })
     }
 
-    /// What a line has noted beside the leaves.
+    /// The words that a line has noted beside the leaves.
     ///
     /// # Errors
     /// Those of [`Medium::page`].

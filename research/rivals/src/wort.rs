@@ -18,9 +18,9 @@
 //!
 //! The lines of the pool's map for pages that are new are the allocator's and come on top.
 //!
-//! What a crash leaves: an insert that has not happened, and a leaf and a node that the next open returns; or, of
+//! A crash can leave an insert that has not happened, and a leaf and a node that the next open returns; or, of
 //! an insert into a prefix, the new child without the old node's new header, or the header without the child. Both
-//! are the same to who comes down: the header says another depth than the way. The prefix is then what the keys
+//! are the same on the way down: the header says another depth than the path. The prefix is then what the keys
 //! below say; writers put it into the header and flush it, readers only compute it.
 //!
 //! Removes are in no source: the child becomes 0, and no path is made shorter. That is what the two versions differ

@@ -1,5 +1,5 @@
-//! Lines and fences of each operation of the rivals, exactly, and their means over random keys. What the allocator
-//! flushes, a line and a fence for each new page, is not counted.
+//! Lines and fences of each operation of the rivals, exactly, and their means over random keys. The allocator's
+//! flushes, a line and a fence for each new page, are not counted.
 
 use std::sync::Arc;
 

@@ -83,7 +83,7 @@ fn nbtree_all<V: Version>() -> [Checked; 3] {
     all.map(|(slots, acts)| nbtree::crash::<V>(Eadr, slots, acts))
 }
 
-/// The machine that it is for: a split need not flush anything. What values and keys lose they lose there, too.
+/// NBTree is for this machine: a split need not flush anything. Losses that come from values and keys remain.
 #[test]
 fn nbtree_keeps_three_bugs_of_four() {
     keeps("NBTree, sound", 700, nbtree_all::<Sound>());
@@ -119,7 +119,7 @@ fn nvtree_all<V: Version>() -> [Checked; 3] {
     all.map(|(slots, ops)| nvtree::check::<V>(Eadr, slots, ops))
 }
 
-/// What `a` loses without a crash it still loses (`nvtree.rs`); a crash takes nothing more.
+/// Bug `a` still loses what it loses without a crash (`nvtree.rs`); a crash takes nothing more.
 #[test]
 fn nvtree_loses_nothing_by_a_crash() {
     keeps("NV-tree, sound", 1_800, nvtree_all::<Sound>());
@@ -157,7 +157,7 @@ fn wort_keeps_its_bug() {
     loses("WORT, as published, one child", published, "recovery_prefix");
 }
 
-/// What others see is durable when they see it, unless they see it in DRAM first.
+/// A change that others see is durable when they see it, unless they see it in DRAM first.
 fn meetings<V: Version, A: Above>() -> [Checked; 5] {
     let all = [
         meeting::BEHIND_A_LINK,

@@ -2,7 +2,7 @@
 //! changes the next leaf and answers. Two splits come one after the other, since each holds the page of the map until it
 //! is done.
 
-// What the lists alone need is not used here.
+// Items that the lists alone need are not used here.
 mod scripts {
     #[allow(dead_code)]
     pub mod lists;

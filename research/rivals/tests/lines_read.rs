@@ -17,7 +17,7 @@ fn memory(slots: u32) -> (Dram, PageSpan) {
     (medium, span)
 }
 
-/// What a get of a key that is there loads.
+/// Counts the loads of a get of a key that is there.
 fn get(tree: &dyn Index, span: &PageSpan, key: u64) -> SpanCounts {
     let (found, read) = record(|| tree.get(key).expect("memory"));
     assert_eq!(found, Some(!key));

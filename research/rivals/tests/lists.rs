@@ -76,7 +76,7 @@ fn costs<V: Version, A: Above>() {
     let stats = list.pool().stats().expect("a map");
     assert_eq!(stats.nodes, 250);
     assert!(m.allocator().lines >= 250);
-    // What was removed is used again.
+    // Nodes that were removed are used again.
     (0..990).for_each(|key| assert_eq!(list.insert(key, key).expect("space"), None));
     assert_eq!(list.pool().stats().expect("a map").nodes, 250);
 }

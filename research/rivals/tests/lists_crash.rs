@@ -42,7 +42,7 @@ fn the_first_insert_of_the_utree_is_lost() {
     check::<Sound, Entries>(X86, &FIRST).expect("mended");
 }
 
-/// What bug `a` loses and `Sound` keeps.
+/// The failure of a meeting in which bug `a` loses what `Sound` keeps.
 fn differs<V: Version, A: Above>(meeting: &Meeting) -> Box<Failure> {
     let coverage = meet::<Sound, A>(X86, meeting).unwrap_or_else(|f| panic!("{f}"));
     assert!(coverage.is_exhaustive(), "{coverage}");

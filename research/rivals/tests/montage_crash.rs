@@ -53,7 +53,7 @@ fn a_clock_that_is_not_flushed_loses_what_was_synced() {
     check::<Sound>(X86, &synced(), true, 2).expect("mended");
 }
 
-/// What a flush of a script is of, and a fence is behind.
+/// The purpose of a flush of a script, and of the flushes before a fence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Of {
     /// A page more; its fence, too, is the allocator's.

@@ -2,8 +2,8 @@
 //! or there is a reason why nothing is lost. FPTree is in `fptree_mutants.rs`, Montage in
 //! `montage_crash.rs`.
 //!
-//! What survives is what its source writes back although these scripts do without. That is no mend: the reason may not
-//! hold in larger nodes.
+//! A survivor is a write-back that the source has although these scripts do without. To leave it out is no mend: the
+//! reason may not hold in larger nodes.
 
 // Some of it only other tests use.
 #[allow(dead_code)]
@@ -46,7 +46,7 @@ fn shallow() -> Explorer {
     Explorer::new().depth(1)
 }
 
-/// Who survives has a reason, and each reason has a survivor; so many are noticed.
+/// Each survivor has a reason, and each reason has a survivor; so many are noticed.
 fn explained<const N: usize>(
     name: &str,
     runs: [Mutants; N],

@@ -13,7 +13,7 @@ fn made<V: Version>(slots: u32, pages: u32) -> NbTree<Dram, V> {
     NbTree::on(Dram::new(geometry, pages).expect("memory")).expect("space")
 }
 
-/// What 32 inserts from 1 on make of the value of the first one.
+/// The value of the first key after 32 inserts from 1 on.
 fn first_of_32<V: Version>(value: u64) -> Option<u64> {
     let tree = made::<V>(32, 64);
     (1..=32).for_each(|key| assert_eq!(tree.insert(key, value).expect("room"), None));

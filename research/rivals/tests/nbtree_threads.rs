@@ -1,7 +1,7 @@
 //! NBTree on two threads, cut off anywhere: one is stopped before a flush of an insert that copies its leaf, and the other
 //! one changes the next leaf and answers.
 
-// What the lists alone need is not used here.
+// Items that the lists alone need are not used here.
 mod scripts {
     #[allow(dead_code)]
     pub mod lists;

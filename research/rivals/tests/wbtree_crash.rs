@@ -28,7 +28,7 @@ fn splits_survive_mended() {
     passes::<Sound>("inner nodes", &inner());
 }
 
-/// What a bug of the source does to splits of leaves.
+/// Shows what a bug of the source does to splits of leaves.
 fn loses<V: Version>(bug: &str) {
     let failure = check::<V>(X86, &LEAVES).expect_err("a bug of the source");
     println!("{bug}: {failure}");

@@ -9,7 +9,7 @@ use super::cfg::only_for_tests;
 use super::paths::{ALL, Import, MACROS, Paths, Space, TYPES, VALUES, attributes};
 use crate::tree::Files;
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Target {
     Module(usize),
@@ -17,7 +17,7 @@ enum Target {
     InFile(usize),
 }
 
-/// What a name of a module stands for.
+/// The meaning of a name in a module.
 #[derive(Debug)]
 enum Entry {
     Module(usize),
@@ -39,7 +39,7 @@ pub struct Modules {
     /// Paths of the files that were read.
     pub files: Vec<String>,
     modules: Vec<Module>,
-    /// What the code of each module names.
+    /// The paths that the code of each module names.
     code: Vec<Paths>,
     /// Macros by name, with their files: some are seen without a path.
     macros: HashMap<String, usize>,
@@ -154,7 +154,7 @@ impl Modules {
             Item::Macro(item) => match &item.ident {
                 Some(name) => {
                     self.macros.insert(name.to_string(), self.modules[module].file);
-                    // What it makes is where it is called, which is mostly the same file.
+                    // The items that it makes are where it is called, which is mostly the same file.
                     for token in item.mac.tokens.clone() {
                         let TokenTree::Group(group) = token else { continue };
                         for name in made(group.stream()) {
@@ -175,7 +175,7 @@ impl Modules {
         self.add(module, name.to_string(), space, Entry::Own);
     }
 
-    /// What `path` leads to, seen from a module. `way` are the names on the way there.
+    /// The targets of `path`, seen from a module. `way` has the names on the way there.
     fn resolve(
         &self,
         module: usize,
@@ -204,7 +204,7 @@ impl Modules {
         targets
     }
 
-    /// What a module's name stands for.
+    /// The targets of a name in a module.
     fn lookup(
         &self,
         module: usize,
@@ -259,7 +259,7 @@ impl Modules {
         Vec::new()
     }
 
-    /// Who names whom. To import a name counts, for a trait is used without its name; to hand one on
+    /// All arrows between files. Importing a name counts, for a trait is used without its name; handing one on
     /// does not.
     pub fn arrows(&self) -> Vec<Arrow> {
         let mut arrows: Vec<Arrow> = Vec::new();
@@ -292,7 +292,7 @@ fn named_path(attrs: &[syn::Attribute]) -> Option<String> {
     })
 }
 
-/// What a macro such as `thread_local!` seems to define.
+/// The names that a macro such as `thread_local!` seems to define.
 fn made(tokens: TokenStream) -> Vec<String> {
     let (mut found, mut after) = (Vec::new(), false);
     for token in tokens {

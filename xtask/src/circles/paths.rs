@@ -30,7 +30,7 @@ pub struct Named {
     pub line: usize,
 }
 
-/// What an import brings into its module.
+/// A name, or a glob, that an import brings into its module.
 #[derive(Debug, PartialEq)]
 pub struct Import {
     /// `None` for a glob.
@@ -95,7 +95,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// What `items` name.
+    /// The paths that `items` name.
     pub fn of(items: &[Item]) -> Self {
         let mut paths = Paths::default();
         items.iter().for_each(|item| paths.visit_item(item));
@@ -117,7 +117,7 @@ impl Paths {
         self.variables = outer;
     }
 
-    /// What can be told of a macro's words that are no list of expressions.
+    /// Takes what can be told from a macro's words that are no list of expressions.
     fn tokens(&mut self, tokens: TokenStream) {
         let (mut path, mut at): (Vec<String>, usize) = (Vec::new(), 0);
         let (mut colons, mut member) = (0, false);

@@ -96,7 +96,7 @@ pub(crate) fn give<'l>(env: &mut Env<'l>, bytes: &[u8]) -> Result<JByteArray<'l>
     Ok(array)
 }
 
-/// Refuses what an array cannot have: who removes bytes to give them asks before.
+/// Refuses what an array cannot have: a caller that removes bytes to give them asks before.
 pub(crate) fn expect_fits(bytes: u64) -> Result<()> {
     if bytes > ARRAY_MAX as u64 {
         return Err(too_long(bytes as usize));
@@ -125,7 +125,7 @@ pub(crate) fn give_numbers<'l>(env: &mut Env<'l>, numbers: &[jlong]) -> Result<J
 pub(crate) fn pack<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<u8> {
     let mut packed = Vec::new();
     for piece in pieces {
-        // What is packed is names, texts and pairs: an array that is too long is refused by `give`.
+        // The pieces are names, texts and pairs: an array that is too long is refused by `give`.
         packed.extend_from_slice(&(piece.len() as u32).to_be_bytes());
         packed.extend_from_slice(piece);
     }

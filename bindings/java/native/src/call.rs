@@ -1,4 +1,4 @@
-//! What all native methods have in common.
+//! The common part of all native methods.
 //!
 //! A call runs its body and turns a failure into an exception of Java, which is thrown when the call returns. Nothing
 //! unwinds into the virtual machine: a panic stops the writes of the pool, because nobody knows how far it came.
@@ -97,7 +97,7 @@ fn told_of_panic(panic: &(dyn Any + Send)) -> Told {
     Told { code: PANIC, text, ..Told::default() }
 }
 
-/// What Java hears of an error.
+/// An error as Java hears of it.
 #[derive(Default)]
 struct Told {
     code: jint,

@@ -31,7 +31,7 @@ native! {
     }
 }
 
-/// What the function returns for a value.
+/// The result of the function for a value.
 fn changed(env: &mut Env<'_>, change: &JObject<'_>, old: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
     env.with_local_frame(LOCALS, |env| {
         let old = give_some(env, old)?;

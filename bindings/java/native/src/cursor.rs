@@ -23,7 +23,7 @@ pub(crate) struct Place {
 
 kind!(Place, "cursor");
 
-/// What it is over.
+/// The tree or transaction that it is over.
 enum Over {
     Tree(Box<Cursor>),
     Transaction(Walk),

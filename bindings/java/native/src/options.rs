@@ -14,7 +14,7 @@ const UNSET: jlong = jlong::MIN;
 /// How many settings there are.
 pub(crate) const SETTINGS: usize = 16;
 
-/// What the numbers say.
+/// The settings that the numbers stand for.
 pub(crate) struct Settings {
     pub(crate) options: Options,
     /// The program ends epochs: what it has not ended may not become durable.

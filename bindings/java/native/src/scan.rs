@@ -22,7 +22,7 @@ pub(crate) struct Scan {
 
 kind!(Scan, "scan");
 
-/// What is walked over.
+/// The tree or transaction that is walked over.
 pub(crate) enum Over {
     Tree(Box<Cursor>),
     Transaction(Arc<Shared>, Tree),

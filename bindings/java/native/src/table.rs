@@ -1,4 +1,4 @@
-//! What the numbers that Java has stand for.
+//! The objects behind the numbers that Java has.
 //!
 //! A number is `generation (32 bits) | place (28) | shard (4)`. A place that is given back gets the next generation, so an
 //! old number never finds a new object; a place whose generations are used up is not used again. A look-up returns a
@@ -41,7 +41,7 @@ struct Object {
 
 /// One kind of object.
 pub(crate) trait Kind: Any + Send + Sync {
-    /// What a user calls it.
+    /// The name by which users know it.
     const NAME: &'static str;
 
     /// The pool that it is of, if it is of one.

@@ -44,7 +44,7 @@ impl Drop for Txn {
     }
 }
 
-/// What a transaction and its scans have in common.
+/// The state that a transaction and its scans share.
 pub(crate) struct Shared(Mutex<Option<Transaction>>);
 
 impl Shared {

@@ -411,7 +411,7 @@ impl World {
         assert_eq!(names_of(&names.expect("names")), NAMES);
     }
 
-    /// What concerns the whole pool, or all of a tree.
+    /// An operation on the whole pool, or on all of a tree.
     fn rarely(&mut self, at: usize, kind: u64) {
         let (db, tree) = (self.db.0, self.trees[at].0);
         match kind {
@@ -773,7 +773,7 @@ fn scan_of(
     scan.expect("a walk")
 }
 
-/// What a walk gives, in buffers of some lengths, until there are enough pairs or no more.
+/// The pairs that a walk gives, in buffers of some lengths, until there are enough or no more.
 fn filled(scan: &Own<everleaf_scan>, rng: &mut Rng, most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mut found, mut buf) = (Vec::new(), vec![0_u8; 1 + rng.below(4_000) as usize]);
     while found.len() < most {
@@ -808,7 +808,7 @@ fn filled(scan: &Own<everleaf_scan>, rng: &mut Rng, most: usize) -> Vec<(Vec<u8>
     found
 }
 
-/// What a walk must have given: `count` pairs if it was stopped at `most`, otherwise all.
+/// The pairs that a walk must have given: `count` pairs if it was stopped at `most`, otherwise all.
 fn expected(
     map: &Map,
     (from, to): (&[u8], &[u8]),

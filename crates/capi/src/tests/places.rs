@@ -1,4 +1,4 @@
-//! What a call makes goes to a place of the caller, who frees what is there: after an error of any kind that is NULL.
+//! A call puts its result into a place of the caller, who frees what is there: after an error of any kind that is NULL.
 
 use super::*;
 use crate::batch::everleaf_batch_new;

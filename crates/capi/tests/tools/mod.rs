@@ -1,4 +1,4 @@
-//! What tests need that compile programs against the library: the library itself, which cargo does not build for tests, and
+//! Tools for tests that compile programs against the library: the library itself, which cargo does not build for tests, and
 //! folders.
 
 #![allow(dead_code, reason = "each program of tests needs a part of it")]
@@ -22,7 +22,7 @@ pub fn library() -> &'static str {
 /// That package.
 const PACKAGE: &str = env!("CARGO_PKG_NAME");
 
-/// What links with the static library beside it.
+/// The libraries that a program links beside the static one.
 pub const SYSTEM: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
 /// A file of this package.
@@ -36,7 +36,7 @@ pub fn is_there(program: &str) -> bool {
     command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
-/// What a program makes that is killed, change by change.
+/// The changes of a program that is killed, one by one.
 pub struct Changes<M> {
     /// The last one that is there, and what all of them leave.
     pub made: u64,
@@ -75,7 +75,7 @@ impl<M: Default + PartialEq> Changes<M> {
     }
 }
 
-/// What a command prints; it must succeed.
+/// The output of a command, which must succeed.
 #[track_caller]
 pub fn run(command: &mut Command) -> String {
     let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));

@@ -101,7 +101,7 @@ fn kill_when_acked(child: &mut Child, wanted: u64) -> Result<u64> {
             line.map_err(|error| CommandError::Blocked(format!("lost the load: {error}")))?;
         acked = line.strip_prefix("durable ").and_then(|lines| lines.parse().ok()).unwrap_or(acked);
         if acked >= wanted && child.try_wait().is_ok_and(|status| status.is_none()) {
-            // What it says between here and its end counts, too.
+            // Lines that it prints between here and its end count, too.
             let _ = child.kill();
         }
     }

@@ -11,7 +11,7 @@ use super::select::{Selection, ValueForm, join};
 use crate::escape::escaped;
 use crate::failure::{CommandError, Result};
 
-/// So many columns are named to whoever asked for one that is not there.
+/// The most columns that the message about a missing one names.
 const TOLD: usize = 40;
 
 /// A pair a record.
@@ -139,7 +139,7 @@ fn string(text: &str) -> String {
     printable(&Value::from(text))
 }
 
-/// Which column has a name, or is the one of that number.
+/// The column of that name, or else of that number.
 fn column(first: &Record, name: &str, no_header: bool) -> Result<usize> {
     let count = first.len();
     let named = |column: &usize| !no_header && first.field(*column) == name.as_bytes();

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 /// Finds fields of an object by their names; of several with one name the last.
 pub struct Fields<'w> {
     pub wanted: &'w [&'w str],
-    /// What is wrong with any other field.
+    /// The message about any other field, if others are refused.
     pub other: Option<&'w str>,
 }
 
@@ -99,7 +99,7 @@ pub fn content(string: &RawValue) -> Result<Cow<'_, str>, String> {
     })
 }
 
-/// What a path leads to.
+/// The field that a path leads to.
 pub fn field<'t>(text: &'t str, path: &[String]) -> Result<&'t RawValue, String> {
     let missing = || format!("no field {:?}", path.join("."));
     let (mut at, mut found) = (text, None);

@@ -1,5 +1,5 @@
-//! What each form reads and writes, and input line by line: `text` and `raw`. A line has a bound, and is never longer
-//! in memory.
+//! Pairs as all forms read and write them, and input line by line: `text` and `raw`. A line has a bound, and is never
+//! longer in memory.
 
 use std::io::BufRead;
 
@@ -20,7 +20,7 @@ pub struct InputPair {
     pub value: Vec<u8>,
 }
 
-/// What an input has next.
+/// The next item of an input.
 #[derive(Debug)]
 pub enum InputItem {
     /// A pair.
@@ -34,11 +34,11 @@ pub enum InputItem {
 
 /// An input, pair by pair.
 pub trait PairSource {
-    /// What comes next; puts a pair into `pair`.
+    /// Returns the next item; puts a pair into `pair`.
     ///
     /// # Errors
     ///
-    /// What leaves no sense in going on.
+    /// A failure after which going on makes no sense.
     fn next(&mut self, pair: &mut InputPair) -> Result<InputItem>;
 
     /// The line in which that began, counted from 1.
@@ -47,7 +47,7 @@ pub trait PairSource {
     /// Bytes of input that were taken.
     fn bytes(&self) -> u64;
 
-    /// What a user may want to know who wonders about the result.
+    /// A hint for a user who wonders about the result.
     fn hint(&self) -> Option<String> {
         None
     }

@@ -1,4 +1,4 @@
-//! What LMDB's mdb_dump writes and mdb_load reads, VERSION=3, after Berkeley DB's db_dump:
+//! The format that LMDB's mdb_dump writes and mdb_load reads, VERSION=3, after Berkeley DB's db_dump:
 //!
 //! ```text
 //! VERSION=3
@@ -184,7 +184,7 @@ pub fn write(key: &[u8], value: &[u8], out: &mut OutputLine) {
     hex(value, out);
 }
 
-/// What stands before the pairs of a tree.
+/// The header before the pairs of a tree.
 pub struct DumpHeader<'a> {
     pub name: &'a str,
     /// For mdb_load: the most bytes that its database may take.

@@ -28,14 +28,14 @@ pub struct Reading {
     pub header: bool,
     /// The most bytes of a line, a record or an object.
     pub line_bytes_max: usize,
-    /// What becomes the key and the value, of `csv` and `json`.
+    /// The columns or fields that become the key and the value, of `csv` and `json`.
     pub chosen: Option<Selection>,
 }
 
 /// An input whose pairs can be read.
 pub struct Started {
     pub source: Box<dyn PairSource>,
-    /// What a user should know of how it begins.
+    /// A note to the user about how it begins.
     pub note: Option<String>,
 }
 
@@ -56,7 +56,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What is counted: lines, or what may take several.
+    /// The unit of counts: lines, or items that may take several.
     pub fn unit(self) -> &'static str {
         match self {
             Format::Text | Format::Raw | Format::Json => "lines",

@@ -10,7 +10,7 @@ use super::lines::grow;
 use crate::failure::{CommandError, Result};
 use crate::numbers::grouped;
 
-/// What the end of a field takes in memory.
+/// Bytes that the end of a field takes in memory.
 const END_BYTES: usize = size_of::<usize>();
 
 /// The records of an input.
@@ -144,7 +144,7 @@ impl Records {
     }
 }
 
-/// What a byte does that is no part of a run. Whether it ends the record.
+/// Takes a byte that is no part of a run. Returns where the next one is, and whether this one ends the record.
 fn step(
     at: At,
     byte: u8,
@@ -215,7 +215,7 @@ pub fn write_record<'f>(fields: impl IntoIterator<Item = &'f [u8]>, out: &mut Ve
             out.push(b',');
         }
         count += 1;
-        // What begins a file must not be taken for a byte order mark.
+        // A field that begins a file must not be taken for a byte order mark.
         let quoted = |byte: &u8| matches!(byte, b',' | b'"' | b'\n' | b'\r');
         if field.iter().any(quoted) || super::start::is_mark(field) {
             out.push(b'"');

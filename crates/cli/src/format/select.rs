@@ -15,7 +15,7 @@ pub enum ValueForm {
     Json,
 }
 
-/// What was asked for by --key and --value: columns, or fields as paths of names.
+/// The choice made by --key and --value: columns, or fields as paths of names.
 #[derive(Debug, Clone)]
 pub struct Selection {
     pub key: Vec<Vec<String>>,

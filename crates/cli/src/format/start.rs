@@ -29,13 +29,13 @@ pub fn behind_mark(
 ) -> Result<(Box<dyn BufRead>, Option<String>)> {
     let mut input = Uninterrupted(input);
     let mut begin = Vec::new();
-    // No byte more than needed, for whoever writes may wait for an answer.
+    // No byte more than needed, for the writer may wait for an answer.
     while [UTF_8, UTF_16[0], UTF_16[1]].iter().any(|mark| is_begun(mark, &begin)) {
         if !push_byte(&mut input, &mut begin)? {
             break;
         }
     }
-    // What could begin a line that is complete without it would be waited for in vain.
+    // A newline is a complete line: a byte behind it would be waited for in vain.
     if !are_bytes && begin.len() == 1 && begin != b"\n" {
         push_byte(&mut input, &mut begin)?;
     }

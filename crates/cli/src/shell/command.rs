@@ -1,4 +1,4 @@
-//! What may be said to the shell.
+//! The commands of the shell.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -129,12 +129,12 @@ pub const COMMANDS: &[Entry] = &[
     entry("quit", "", "end; Ctrl-D does the same"),
 ];
 
-/// What `help` prints.
+/// The text that `help` prints.
 pub fn help() -> String {
     let mut text = String::new();
     for entry in COMMANDS {
         let usage = usage(entry);
-        // What is too long has a line of its own.
+        // A usage that is too long has a line of its own.
         let gap = if usage.len() < 22 { String::new() } else { format!("\n{:22}", "") };
         text += &format!("{usage:<22}{gap}{}\n", entry.about);
     }
@@ -150,7 +150,7 @@ fn usage(entry: &Entry) -> String {
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// A message that says what is wrong with it.
 pub fn parse(line: &[u8]) -> Result<Command, String> {
     if line.trim_ascii_start().first() == Some(&b'#') {
         return Ok(Command::Nothing);

@@ -80,7 +80,7 @@ impl Speaker for Script {
     }
 }
 
-/// Runs the lines of stdin. What fails is reported, and the first exit code returned.
+/// Runs the lines of stdin. Reports each failure, and returns the first one's exit code.
 fn script(session: &mut Session, keep_going: bool) -> Result<(), ExitCode> {
     let (input, note) =
         behind_mark(Box::new(io::stdin().lock()), false).map_err(CommandError::report)?;

@@ -1,4 +1,4 @@
-//! What the shell holds between two lines: the pool, the tree in use, the open transaction.
+//! The state of the shell between two lines: the pool, the tree in use, the open transaction.
 
 use std::path::Path;
 
@@ -26,12 +26,12 @@ pub struct Session {
     transaction: Option<Transaction>,
 }
 
-/// Who gives lines to a session: a script or a person.
+/// The source of a session's lines: a script or a person.
 pub trait Speaker {
     /// Whether what runs shall stop.
     fn stops(&self) -> bool;
 
-    /// Whether what the question says shall be done. Who has written a script was asked then.
+    /// Whether to do what the question says. The author of a script has agreed by writing it.
     fn agrees(&mut self, question: &str) -> Result<bool>;
 }
 
@@ -232,7 +232,7 @@ impl Session {
         scan::print(pairs.map(|pair| go_on(who).and_then(|()| Ok(pair?))), show)
     }
 
-    /// What `count` prints.
+    /// The output of `count`.
     fn count(
         &self,
         tree: Option<String>,
@@ -570,7 +570,7 @@ mod tests {
             assert_eq!(refuses.asked, [question], "{line}");
             assert_eq!(session.db.tree("t").unwrap().len().unwrap(), 2, "{line}");
         }
-        // Nobody is asked who says that it is meant, or what is one key.
+        // Commands with --yes, and those for one key, ask nobody.
         for line in ["del a", "del --prefix b --yes", "put c 3", "clear --yes", "drop t --yes"] {
             let mut refuses = says(false, false);
             assert!(session.run(line.as_bytes(), &mut refuses).is_ok(), "{line}");

@@ -41,7 +41,7 @@ pub fn run(session: &mut Session, with_history: bool) -> Result<()> {
     loop {
         let Some(text) = input.next(&prompt(session))? else { return Ok(()) };
         stop.store(false, Ordering::Relaxed);
-        // What is pasted may have several lines.
+        // Pasted text may have several lines.
         for line in text.split('\n') {
             let mut person = Person { input: &mut input, stop: &stop };
             match session.run(line.as_bytes(), &mut person) {
@@ -57,7 +57,7 @@ pub fn run(session: &mut Session, with_history: bool) -> Result<()> {
     }
 }
 
-/// Who sits at the terminal.
+/// The person at the terminal.
 struct Person<'t> {
     input: &'t mut Input,
     stop: &'t AtomicBool,
@@ -196,7 +196,7 @@ struct Names {
 }
 
 impl Names {
-    /// What may stand at the end of `before`, where `start` of a word is; each as it is written.
+    /// The words that may stand at the end of `before`, where `start` of a word is; each as it is written.
     fn after(&self, before: &str, start: &str) -> Vec<String> {
         let begun = words::split(before.as_bytes()).unwrap_or_default();
         let Some(name) = begun.first() else {

@@ -50,11 +50,11 @@ fn scan(line: &[u8], give: &mut dyn FnMut(Vec<u8>)) -> (usize, Option<u8>) {
     (start, quote)
 }
 
-/// What a word stands for.
+/// The bytes that a word stands for.
 ///
 /// # Errors
 ///
-/// What is wrong with an escape.
+/// A message that says what is wrong with an escape.
 pub fn bytes(word: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(word.len());
     unescape(word, &mut bytes)?;

@@ -77,7 +77,7 @@ fn stat_by_a_walk_tells_bytes_and_nodes() {
     assert_eq!((&tree["pairs"], &tree["value_bytes"]), (&json!(1), &json!(50_000)));
 }
 
-/// What is known is told of a pool whose leaves cannot be read; a walk finds that out.
+/// Numbers that are known are told of a pool whose leaves cannot be read; a walk finds the damage.
 #[test]
 fn stat_and_count_read_no_leaf_unless_they_walk() {
     let place = place();
@@ -97,7 +97,7 @@ fn stat_and_count_read_no_leaf_unless_they_walk() {
     assert_eq!(ran.json()["sound"], false);
     assert!(ran.json()["damages"][0]["offset"].as_u64() > Some(0), "{ran}");
     assert!(ran.err.ends_with("p.ever: 1 damage\n"), "{ran}");
-    // What says that it is damaged is heard although nobody reads stdout.
+    // The exit code says that it is damaged even if nobody reads stdout.
     let mut child = everleaf();
     let child = child
         .arg("check")

@@ -1,4 +1,4 @@
-//! Whoever reads the output goes away: the command ends in order, without a word and with exit code 0.
+//! The reader of the output goes away: the command ends in order, without a word and with exit code 0.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -50,7 +50,7 @@ fn no_command_complains_when_nobody_reads_what_it_prints() {
         let is_quiet = err.is_empty() || args[0] == "load" && err.lines().count() == 1;
         assert!(is_quiet, "{args:?}: {err}");
     }
-    // What a load has taken is there, whether or not somebody heard of it.
+    // Pairs that a load has taken are there, whether or not somebody heard of them.
     place.run("scan", ["t"]).ended(0).says("a\tb\nb\tc\n");
 }
 

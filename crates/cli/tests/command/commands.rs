@@ -95,7 +95,7 @@ fn a_value_is_what_can_be_read_and_no_length_is_trusted() {
         assert!(put.status().unwrap().success());
         assert!(raw(&place, "middle") == value[len / 2..], "{len}");
     }
-    // What was spooled is gone, and what cannot be spooled makes nothing.
+    // Spooled input is gone, and input that cannot be spooled makes nothing.
     let names = std::fs::read_dir(place.dir.path()).unwrap();
     let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().contains("spool")), "{names:?}");
@@ -301,7 +301,7 @@ fn shells_and_man_learn_all_commands() {
     run(everleaf().arg("man").arg(place.dir.path().join("file/x")), b"").ended(4);
 }
 
-/// What ends by a signal has cleaned up and tells the signal.
+/// A demo that a signal ends has cleaned up and tells the signal.
 #[test]
 fn a_demo_that_is_interrupted_leaves_nothing_behind() {
     use std::os::unix::process::ExitStatusExt;

@@ -63,7 +63,7 @@ fn a_compacted_pool_is_short_and_holds_what_it_held() {
     place.run("check", NONE).ended(0);
     let again = place.run("compact", NONE).ended(0);
     assert!(length(&place.pool) <= after, "{again}");
-    // What the open does for the tree that was dropped is no part of the length before.
+    // The length before leaves out what the open does for the tree that was dropped.
     place.run("drop", ["t"]).ended(0);
     let before = length(&place.pool);
     let ran = place.run("compact", NONE).ended(0);

@@ -68,7 +68,7 @@ impl Drop for Disk {
     }
 }
 
-/// What a line of the load says.
+/// The key in a line of the load.
 fn key(line: u64) -> String {
     format!("{:016x}", line.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
@@ -133,7 +133,7 @@ fn fill_and_recover(mib: u64, large: u64, options: &[&str]) {
     let (ran, acked) = load(&place.pool, large, options);
     says_that_the_disk_is_full(ran);
     assert!(acked > 0, "some lines came before");
-    // Who only reads needs no space.
+    // A reader needs no space.
     let kept = found(&place, large);
     assert!(kept >= acked, "{acked} acknowledged, {kept} found");
     place.run("check", [""; 0]).ended(0);

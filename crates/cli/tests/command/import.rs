@@ -174,7 +174,7 @@ fn marks_of_byte_order_are_told_and_utf_16_is_refused() {
     let script = run(everleaf().arg("shell").arg(&place.pool), "\u{feff}get csv k\n".as_bytes());
     assert!(script.err.contains("note: a byte order mark"), "{script}");
     script.ended(0).says("v\n");
-    // What is dumped has none, whatever the first key is.
+    // A dump has none, whatever the first key is.
     for (key, forms) in [
         ("\\xef\\xbb\\xbfk", &["text", "csv", "json", "mdb"][..]),
         ("\\xff\\xfe", &["text", "csv", "mdb"]),

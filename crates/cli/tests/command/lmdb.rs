@@ -13,7 +13,7 @@ fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-/// What the samples hold, as `scan` prints it.
+/// The pairs of the samples, as `scan` prints them.
 const FRUIT: &str =
     "apple\tred or green\nbanana\tyellow\nby te\\x00\\xff\t\\x00\\x01\\xfe\nempty\t\n";
 const BIRDS: &str = "owl\tby night\n";

@@ -102,7 +102,7 @@ fn raw_lines_are_bytes_and_a_return_is_kept_unless_crlf_is_given() {
     place.run("scan", ["text"]).ended(0).says("c\td\\t\n");
     let dumped = place.run("dump", ["t", "--format", "raw"]).ended(0).out;
     assert_eq!(dumped, b"\t\nC:\\new\t{\"a\":\"\\\"\"}\n\xFF\ta\tb\r\n");
-    // What has no form is not printed wrongly.
+    // A pair that the form cannot hold is not printed wrongly.
     for (key, value) in [("a\\tb", "v"), ("a\\nb", "v"), ("a", "v\\n")] {
         let place = Place::new();
         place.run("put", ["t", key, value]).ended(0);
@@ -155,7 +155,7 @@ fn json_lines_are_objects_with_a_key_and_a_value() {
     place.run_with("load", ["copy", "-", "--format", "json"], &dumped).ended(0);
     assert_eq!(place.run("dump", ["copy", "--format", "json"]).ended(0).out, dumped);
     place.run("put", ["t", "z", r"\xff"]).ended(0);
-    // What is not UTF-8 is in a field of digits.
+    // A value that is not UTF-8 is in a field of digits.
     let dumped = place.run("dump", ["t", "--format", "json"]).ended(0).out;
     assert!(dumped.ends_with(b"\n{\"key\":\"z\",\"value_hex\":\"ff\"}\n"));
     place.run_with("load", ["copy", "-", "--format", "json"], &dumped).ended(0);

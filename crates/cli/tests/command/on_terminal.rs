@@ -1,11 +1,11 @@
-//! What reaches a terminal, which `script` makes; without that program the tests say so and pass. No control
-//! character of a key, a value, a name or a path does; a pipe gets the bytes as they are.
+//! Output on a terminal, which `script` makes; without that program the tests say so and pass. No control
+//! character of a key, a value, a name or a path reaches it; a pipe gets the bytes as they are.
 
 use std::process::{Command, Stdio};
 
 use crate::common::{Place, everleaf, run};
 
-/// What `everleaf ARGS` shows on a terminal, stdout and stderr; newlines without their returns.
+/// The output of `everleaf ARGS` on a terminal, stdout and stderr; newlines without their returns.
 fn shown(args: &[&str]) -> Option<String> {
     let quoted = |arg: &&str| format!(" '{arg}'");
     let line = format!("exec '{}'", env!("CARGO_BIN_EXE_everleaf"));

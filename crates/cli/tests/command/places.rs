@@ -253,7 +253,7 @@ fn a_pool_that_is_removed_while_open_is_gone_and_harms_no_new_one() {
             assert!(ran.err.contains("No such file"), "{command}: {ran}");
             assert!(contents(place.dir.path()).is_empty(), "{command}: made a file");
         }
-        // Who has the old file open neither hinders a new pool of that name nor writes to it.
+        // A process that has the old file open neither hinders a new pool of that name nor writes to it.
         place.run("put", ["t", "new", "w"]).ended(0);
         let before = contents(place.dir.path());
         open.put(4).unwrap();

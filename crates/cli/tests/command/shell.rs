@@ -212,12 +212,12 @@ fn the_shell_imports_what_load_reads() {
     place.scan("t", "a\t1\nb\t2\n");
     place.shell(format!("begin\nimport t {again}\ncommit\n")).ended(0);
     place.scan("t", "a\t1\nb\t3\nc\t4\n");
-    // What load notes of an input is noted.
+    // An import prints the notes on its input that a load prints.
     let returns = file("returns", "a\t1\r\n");
     let noted = place.shell(format!("import other {returns}\n")).ended(0);
     assert!(noted.err.contains("note: every line ends in a carriage return"), "{noted}");
     place.shell(format!("import other {returns} --crlf\ndrop other --yes\n")).ended(0);
-    // What is wrong is told by its line, and what is right is there.
+    // A bad line is told by its number, and the good ones are there.
     let bad = file("bad", "d\t5\nno tab\ne\t6\n");
     let ran = place.shell(format!("import t {bad}\n")).ended(2);
     assert!(ran.err.contains("line 2: ") && ran.err.contains("1 skipped, at line 2"), "{ran}");
@@ -267,7 +267,7 @@ fn every_byte_can_be_written_and_comes_back_as_it_is_printed() {
     let line = printed.text().lines().nth(1).unwrap();
     let (key, value) = line.split_once('\t').unwrap();
     assert_eq!((printed.text().lines().next(), key), (Some("\t"), value));
-    // What is printed can be written; quotes and the blank in it ask for care.
+    // A printed word can be written; quotes and the blank in it ask for care.
     let word = key.replace('\'', "\\x27");
     place.shell(format!("get t '{word}'")).ended(0).says(&format!("{value}\n"));
     // Bytes that are no UTF-8 need no escapes in a script.
@@ -348,7 +348,7 @@ fn a_transaction_sees_its_own_writes_and_a_commit_applies_them() {
     let script =
         "begin\nuse t\nput a new\ndel b\nput d new\nget a\nscan\nscan --reverse --limit 1\n";
     let seen = "new\na\tnew\nc\told\nd\tnew\nd\tnew\n";
-    // What it removed is gone for it.
+    // A key that the transaction removed is gone for it.
     let ran = place.shell(format!("{script}get b\n")).ended(1).says(seen);
     assert!(ran.err.contains("line 9: no such key\neverleaf: the open transaction was"), "{ran}");
     place.shell(format!("{script}del b\n")).ended(1);

@@ -42,7 +42,7 @@ impl Terminal {
         Some(Terminal { child, keys, screen, seen: 0 })
     }
 
-    /// What was shown and not yet waited for.
+    /// The text that was shown and not yet waited for.
     fn unseen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().unwrap()[self.seen..]).into_owned()
     }

@@ -38,7 +38,7 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// What a test fails on stays to be looked at.
+    /// Keeps the directory of a test that fails, to be looked at.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.dir.disable_cleanup(true);
@@ -65,7 +65,7 @@ pub fn everleaf_under(limits: &str) -> Command {
     shell
 }
 
-/// What a run said and how it ended.
+/// The output of a run, and how it ended.
 #[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,

@@ -1,8 +1,8 @@
 //! A directory of files on a [`SimIo`], mounted by FUSE: a disk that loses power, drops what it could
 //! not sync, and fails, under processes that know nothing of it.
 //!
-//! What the kernel caches stays cached from one open to the next, as on any file system. What it
-//! reads is what the disk has: after a failed sync the two may differ.
+//! Data that the kernel caches stays cached from one open to the next, as on any file system. Data that
+//! it reads is what the disk has: after a failed sync the two may differ.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -42,7 +42,7 @@ struct State {
     fault: Option<(u64, Fault)>,
 }
 
-/// What a call does: which faults can strike it.
+/// The kind of a call: which faults can strike it.
 #[derive(Clone, Copy, PartialEq)]
 enum Call {
     Look,

@@ -20,7 +20,7 @@ pub struct Commands {
     whole: Duration,
 }
 
-/// What a command does to the pairs.
+/// The change that a command makes to the pairs.
 enum Change {
     Put(String, String),
     Del(String),

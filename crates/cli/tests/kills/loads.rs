@@ -23,7 +23,7 @@ pub struct Load {
     pub interval: &'static str,
     /// Each line is on disk before the next.
     pub sync: bool,
-    /// What a shell does before it: sets limits. Maybe nothing.
+    /// Shell commands that set limits before it; maybe none.
     pub limits: String,
 }
 
@@ -139,7 +139,7 @@ pub fn load_and_kill(place: &Place, load: &Load, life: Life) -> End {
     End { acked, killed }
 }
 
-/// What killed loads left in one pool: their numbers, and how many lines of each.
+/// The lines that killed loads left in one pool: the loads' numbers, and how many lines of each.
 #[derive(Default)]
 pub struct Loads {
     left: HashMap<u64, u64>,

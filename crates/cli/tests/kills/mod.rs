@@ -1,4 +1,4 @@
-//! What the tiers of kills share.
+//! Code that the tiers of kills share.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 pub mod commands;
@@ -33,7 +33,7 @@ pub struct Lane {
     pub random: Random,
 }
 
-/// Spreads `runs` over lanes. What fails says its seed and lane, which replay it as far as moments
+/// Spreads `runs` over lanes. A failure says its seed and lane, which replay it as far as moments
 /// can be replayed.
 pub fn in_lanes(runs: u64, work: impl Fn(&mut Lane) + Sync) {
     let seed = seed_or(1);

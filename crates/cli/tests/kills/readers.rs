@@ -1,4 +1,4 @@
-//! Who holds the lock is killed: the lock goes with the process.
+//! The process that holds the lock is killed: the lock goes with it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};

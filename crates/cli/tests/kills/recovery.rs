@@ -1,4 +1,4 @@
-//! Kills of those who recover from a kill.
+//! Kills of processes that recover from a kill.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

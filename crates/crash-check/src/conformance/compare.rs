@@ -5,9 +5,9 @@ use std::fmt::Debug;
 
 use crate::index::Index;
 
-/// What a check answers.
+/// The answer of a check.
 pub type CheckResult = Result<(), String>;
-/// What the index should hold.
+/// The entries that the index should hold.
 pub(super) type ModelMap = BTreeMap<u64, u64>;
 
 /// That an index answered `expected`.

@@ -26,7 +26,7 @@ const SPECIAL: [u64; 12] = [
 /// No key and no value is reserved; equal values are values like others.
 ///
 /// # Errors
-/// What the index does wrong; likewise in all checks.
+/// A message that says what the index does wrong; likewise in all checks.
 pub fn special_keys(index: &(impl Index + ?Sized)) -> CheckResult {
     let mut model = ModelMap::new();
     equal(index, &model)?;

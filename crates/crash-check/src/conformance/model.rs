@@ -13,7 +13,7 @@ use crate::index::Index;
 /// is compared as a whole, rebooted, and compared again.
 ///
 /// # Errors
-/// What the index does wrong.
+/// A message that says what the index does wrong.
 pub fn random_operations<I: Index>(
     mut index: I,
     suite: &Suite,

@@ -44,7 +44,7 @@ pub(super) fn range_of(
 /// All kinds of bounds around a few keys: on them, beside them, empty, inverted, at both ends.
 ///
 /// # Errors
-/// What the index does wrong.
+/// A message that says what the index does wrong.
 pub fn all_bounds(index: &(impl Index + ?Sized), suite: &Suite) -> CheckResult {
     let mut model = ModelMap::new();
     let interesting = [0, 1, 2, 19, 20, 21, 300, u64::MAX - 1, u64::MAX];
@@ -71,7 +71,7 @@ pub fn all_bounds(index: &(impl Index + ?Sized), suite: &Suite) -> CheckResult {
 /// Random ranges over many leaves.
 ///
 /// # Errors
-/// What the index does wrong.
+/// A message that says what the index does wrong.
 pub fn long_ranges(index: &(impl Index + ?Sized), suite: &Suite) -> CheckResult {
     let (mut model, mut rng) = (ModelMap::new(), suite.rng());
     let span = 4 * suite.keys as u64;

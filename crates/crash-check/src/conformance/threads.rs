@@ -39,7 +39,7 @@ impl Trouble {
 /// there. Readers meanwhile get values that belong to their keys, and ranges in order.
 ///
 /// # Errors
-/// What the index does wrong.
+/// A message that says what the index does wrong.
 pub fn disjoint_writers<I: Index + ?Sized>(index: &I, suite: &Suite) -> CheckResult {
     let threads = suite.threads as u64;
     let (trouble, running) = (Trouble::default(), AtomicU64::new(threads));
@@ -124,7 +124,7 @@ fn read_once<I: Index + ?Sized>(
 /// them to be linearizable), and each writer's own writes must come in its order.
 ///
 /// # Errors
-/// What the index does wrong.
+/// A message that says what the index does wrong.
 pub fn shared_keys<I: Index + ?Sized>(index: &I, suite: &Suite) -> CheckResult {
     const KEYS: u64 = 8;
     let (trouble, clock) = (Trouble::default(), AtomicU64::new(1));
@@ -167,7 +167,7 @@ pub fn shared_keys<I: Index + ?Sized>(index: &I, suite: &Suite) -> CheckResult {
 /// nothing, all others of its value, which stays.
 ///
 /// # Errors
-/// What the index does wrong.
+/// A message that says what the index does wrong.
 pub fn added_once<I: Index + ?Sized>(index: &I, suite: &Suite) -> CheckResult {
     let start = Barrier::new(suite.threads);
     let told: Vec<Vec<_>> = thread::scope(|scope| {

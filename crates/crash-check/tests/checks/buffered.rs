@@ -73,7 +73,7 @@ impl Counters {
         Ok(epochs[0])
     }
 
-    /// Whether the image holds what its own word, and those who were told, promise.
+    /// Whether the image holds what its own word and the acknowledgements promise.
     fn verify(&self, image: &Arc<Sim>, crash: &CrashPoint<'_>) -> Result<(), String> {
         let page = |no| image.page(no).expect("inside");
         let durable = page(0).head(SEQ_WORD).load();

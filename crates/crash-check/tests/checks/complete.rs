@@ -41,7 +41,7 @@ fn the_explorer_visits_the_legal_images_and_no_others() {
             let mut visited = BTreeSet::new();
             let see = |sim: &Arc<Sim>, _: &CrashPoint<'_>| {
                 assert!(visited.insert(sim.image()), "an image came twice");
-                // What the checker leaves behind must not reach the next image.
+                // Changes that the checker leaves behind must not reach the next image.
                 let page = sim.page(1).unwrap();
                 sim.store(page.body(1), 99);
                 page.latch().lock().set_ready();

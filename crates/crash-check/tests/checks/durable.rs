@@ -131,7 +131,7 @@ fn mutants_of_workload_and_recovery_are_told_apart() {
     // Five stores, five flushes, three fences, and the swaps of each store with the next.
     assert_eq!(of("operation 0, \"one\""), 5 + 5 + 3 + 5);
     assert_eq!(of("each recovery"), 4 + 4 + 2 + 3);
-    // What clears the header may be left out: finishing twice comes to the same. That is all.
+    // Calls that clear the header may be left out: finishing twice comes to the same. No others may.
     let clears = |m: &&Mutant| match m.fault {
         Mutation::DropStore(k) | Mutation::DropFlush(k) => {
             if m.within == "each recovery" {

@@ -14,7 +14,7 @@ use everleaf_pmem::{Counts, Geometry, Medium, Page, Result, Sim};
 /// Keys are 0..8; a value of 0 is none.
 const KEYS: u64 = 8;
 
-/// What the map does wrong.
+/// The mistake that the map makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bug {
     None,
@@ -208,7 +208,7 @@ fn each_bug_is_refused_for_what_it_is() {
     refused(Bug::NoHold, "one batch");
 }
 
-/// Whoever drops a flush or a fence is found out, also at the last word, since ticks return.
+/// A map that drops a flush or a fence is found out, also at the last word, since ticks return.
 #[test]
 fn each_call_counts() {
     let (_, calls) = crash(Bug::None, None).expect("sound");
@@ -290,7 +290,7 @@ fn a_crash_leaves_the_writes_of_whole_epochs() {
     assert_eq!(answers.floor(&[0, 3]), 4);
 }
 
-/// What the explorer builds of one page in full is more than samples of it.
+/// The explorer builds more images of one page in full than samples of it.
 #[test]
 fn pages_are_crashed_one_at_a_time_where_all_are_too_many() {
     let sim = Arc::new(Sim::new(Geometry::new(16).unwrap(), 3).unwrap());

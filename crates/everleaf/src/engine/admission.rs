@@ -17,7 +17,7 @@
 //!
 //! # The right of way
 //!
-//! What has failed often because others wrote meanwhile gets a moment in which they wait.
+//! Work that has failed often because others wrote meanwhile gets a moment in which they wait.
 //!
 //! ```text
 //! holder   ──take──┬─────── an attempt ───────┬─give back──

@@ -7,7 +7,7 @@ use everleaf_tree::blink::Cursor;
 use super::spread::Sum;
 use crate::{Error, Result};
 
-/// What one takes is told to all when it has changed by so many bytes: most are smaller, and share no word.
+/// A buffer tells its bytes to all when they have changed by so many: most buffers are smaller, and share no word.
 const TELL_BYTES: u64 = 4096;
 /// The same of a cursor, which has little more than that.
 const TELL_CURSOR_BYTES: u64 = 1024;
@@ -21,7 +21,7 @@ pub(crate) struct Buffers {
     cursors: Sum,
 }
 
-/// What one transaction or batch keeps in memory. Whoever has it [says](Self::forget) when that is nothing any more.
+/// The memory of one transaction or batch. Its owner [says](Self::forget) when that is nothing any more.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     bytes_max: u64,
@@ -34,12 +34,12 @@ impl Buffers {
         Self { bytes: AtomicU64::new(0), bytes_max, cursors: Sum::default() }
     }
 
-    /// What all take, but for less than `TELL_BYTES` of each.
+    /// Bytes that all of them take, but for less than `TELL_BYTES` of each.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// What all cursors take, but for less than `TELL_CURSOR_BYTES` of each.
+    /// Bytes that all cursors take, but for less than `TELL_CURSOR_BYTES` of each.
     pub fn cursor_bytes(&self) -> u64 {
         self.cursors.total()
     }
@@ -73,7 +73,7 @@ impl Buffer {
         Self { bytes_max: all.bytes_max, bytes: 0, told: 0 }
     }
 
-    /// What it takes.
+    /// Bytes that it takes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -79,7 +79,7 @@ impl DaxStore {
         else {
             return Ok(true);
         };
-        // What a crash has cut off may say otherwise: the open looks again when all is recovered.
+        // An operation that a crash has cut off may say otherwise: the open looks again when all is recovered.
         self.store.find_dropped()?;
         let recovered = sound(self.complete_trees().and_then(|()| {
             // Before the batch is undone, which may need the pages.
@@ -102,7 +102,7 @@ impl DaxStore {
             return;
         }
         for anchor in self.store.open_anchors() {
-            // What is not kept is counted again.
+            // A number that is not kept is counted again.
             if let (Ok(Some(pairs)), Ok((page, _held))) =
                 (dax.counted(anchor), self.store.pool.latch(anchor))
             {
@@ -207,8 +207,8 @@ impl DaxStore {
         Ok(true)
     }
 
-    /// Puts old values back, the last one first, and forgets them. What was not changed is not stored again: that
-    /// would take room which a full pool does not have.
+    /// Puts old values back, the last one first, and forgets them. A value that was not changed is not stored again:
+    /// that would take room which a full pool does not have.
     fn undo(&self, list: &[u8]) -> Result<()> {
         for (anchor, key, old) in undo::read(list)?.into_iter().rev() {
             if anchor == INDEX_ANCHOR {

@@ -1,6 +1,6 @@
 //! Trees that were dropped, or what trees had when they were cleared, until their pages are free.
 //!
-//! Who drops a tree takes its name away and gives it a key of the catalog that no name can be: 0xff and the page of
+//! A drop takes a tree's name away and gives the tree a key of the catalog that no name can be: 0xff and the page of
 //! its anchor. That is all that the caller waits for. From then on it is [reclaimed](super::reclaim): it goes away step
 //! by step, some pairs at a time, as it would if somebody deleted them, so that it is a sound tree at each moment; then
 //! its pages go with its key. A crash leaves what was not removed yet, and the next open for writing goes on.

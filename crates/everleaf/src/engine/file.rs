@@ -136,10 +136,10 @@ impl FileStore {
             return applied.map_err(|error| self.why(error));
         }
         let adds = forecast::adds(batch);
-        // Who waits for room now does not while pages are kept: memory would fill meanwhile.
+        // Waits for room now, and not while pages are kept: memory would fill meanwhile.
         self.store.pool().throttle(adds).map_err(|error| self.why(error))?;
-        // What is read now is not read again in the midst of the batch, where a failure could not be taken
-        // back.
+        // A page that is read now is not read again in the midst of the batch, where a failure could not be
+        // taken back.
         let _kept = self.store.medium().keep_pages();
         let mut places = forecast::Places::default();
         let places = places.of(batch)?;
@@ -243,7 +243,7 @@ impl FileStore {
         self.check_writable()?;
         let file = self.store.medium();
         let before_bytes = file.stats().data_bytes;
-        // What was freed is free for it if the freeing is durable.
+        // Freed space is free for it if the freeing is durable.
         file.sync_ended()?;
         read(&self.pool).drain()?;
         file.compact(progress)?;
@@ -326,7 +326,7 @@ impl Store for FileStore {
         if file.is_crowded() { self.checkpoint() } else { Ok(()) }
     }
 
-    /// What nobody opens again is not made durable.
+    /// A pool that nobody opens again is not made durable.
     fn close(&self) -> Result<()> {
         if self.lasts { write(&self.pool).close() } else { self.abandon() }
     }

@@ -14,7 +14,7 @@ use everleaf_tree::node::NodeRoom;
 use super::open_tree::{Change, TreeChanges};
 use crate::{Error, Result};
 
-/// What memory here is for.
+/// Names this memory in errors.
 const ROOM: &str = "the plan of a batch";
 
 /// As many levels are taken to be full, up to the root, when a batch begins.
@@ -68,7 +68,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// What a batch may want at most, whatever other writers do. The bounds of a node that is split are keys that are
+/// The most that a batch may want, whatever other writers do. The bounds of a node that is split are keys that are
 /// in it, so they may be longer than all that the batch puts.
 pub(super) fn generous<M: Medium>(pool: &Pool<M>, batch: &[TreeChanges<'_>]) -> Wants {
     let mut wants = Wants { pages: 32 + count(batch) as u64 / 2, extents: 0 };
@@ -162,7 +162,7 @@ impl MetNodes {
     }
 }
 
-/// What a batch wants at most, while nobody else writes; `places` is where its changes happen.
+/// The most that a batch wants while nobody else writes; `places` is where its changes happen.
 pub(super) fn tight<M: Medium>(
     pool: &Pool<M>,
     batch: &[TreeChanges<'_>],

@@ -1,4 +1,4 @@
-//! What writes have kept for those who read at a cut, as it came, until somebody looks for it.
+//! Images that writes have kept for those who read at a cut, as they came, until somebody looks for one.
 //!
 //! ```text
 //! list    where, lengths, stamps  │ where, lengths, stamps  │ …        one of 56 bytes a write
@@ -32,7 +32,7 @@ const LINES_AHEAD: usize = 4;
 /// A longer value is not copied again, but kept in the memory that it came in.
 const COPIED_MAX: usize = 1024;
 
-/// What [`Before`] says, in less memory.
+/// Says the same as [`Before`], in less memory.
 #[derive(Debug)]
 pub(super) enum Kept {
     Absent,
@@ -61,7 +61,7 @@ impl Kept {
         }
     }
 
-    /// What it leads to takes so much memory.
+    /// Bytes of the memory that it leads to.
     pub fn bytes(&self) -> u64 {
         match self {
             Kept::Absent | Kept::TooLarge => 0,
@@ -93,7 +93,7 @@ impl Value {
     }
 }
 
-/// What one write has kept.
+/// The image that one write has kept.
 #[derive(Debug)]
 struct Recent {
     /// Where its bytes begin, counted from the first ones that the list ever had.
@@ -112,14 +112,14 @@ pub(super) struct Stamps {
     pub newest: u64,
 }
 
-/// What writes have kept, in the order in which they did.
+/// The images that writes have kept, in the order in which they did.
 #[derive(Debug, Default)]
 pub(super) struct Recents {
     list: Vec<Recent>,
     bytes: Vec<u8>,
     /// Where the first of these bytes is, counted in the same way.
     begin: u64,
-    /// What values take that are not among them.
+    /// Bytes of values that are not among them.
     own_bytes: u64,
 }
 
@@ -144,7 +144,7 @@ impl Recents {
             + self.own_bytes
     }
 
-    /// What is kept takes so much, without room for more.
+    /// Bytes that the kept images take, without room for more.
     pub fn bytes_used(&self) -> u64 {
         (self.list.len() * size_of::<Recent>() + self.bytes.len()) as u64 + self.own_bytes
     }
@@ -253,8 +253,8 @@ impl Recents {
     /// Hands out all that was kept, by rising keys and those of a key as they came. `take` may ask for the value.
     ///
     /// # Errors
-    /// NoMemory, and the first one of `take`, which has not had that one then. What it had is gone, the rest stays in its
-    /// order.
+    /// NoMemory, and the first error of `take`, which has not had that image then. Images that it has had are gone, the
+    /// rest stays in its order.
     pub fn sort_out(
         &mut self,
         mut take: impl FnMut(&[u8], Stamps, &mut dyn FnMut() -> Result<Kept>) -> Result<()>,
@@ -350,7 +350,7 @@ impl Recent {
 }
 
 impl Value {
-    /// What it says, in memory of its own.
+    /// Its value as [`Kept`], in memory of its own.
     fn take(&mut self, copied: &[u8]) -> Result<Kept> {
         if let Value::Copied(_) = self {
             return Ok(Kept::Value(Bytes::copy(copied, IMAGES)?));

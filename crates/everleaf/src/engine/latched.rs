@@ -9,8 +9,8 @@
 //! ```
 //!
 //! **Why that is serializable.** The transaction happens at the moment of the validation. All that it has read is so then: what
-//! it writes to cannot change any more, and the versions of the rest are those that it has seen. Whoever
-//! changes a leaf later that it has read comes after it, and sees that: a get of what it writes waits for its latch. Of two
+//! it writes to cannot change any more, and the versions of the rest are those that it has seen. A writer that
+//! later changes a leaf that it has read comes after it, and sees that: a get of what it writes waits for its latch. Of two
 //! that read what the other one writes, each has latched its own leaf before it looks at the other one's; so one of them
 //! finds a latch, and gives way. A fence stands between the two for that.
 //!
@@ -19,8 +19,8 @@
 //! waits at the gate. A batch changes one leaf after the other: so a commit that comes between finds that it is
 //! not whole. A batch that begins later comes behind, at each leaf.
 //!
-//! **Nobody waits in a circle**, since nothing waits for a leaf here. What is in the way of this commit, be it a leaf that somebody
-//! holds, a leaf without room, a large value, or two writes in one leaf, is for the other one, which closes the gate.
+//! **Nobody waits in a circle**, since nothing waits for a leaf here. An obstacle to this commit, be it a leaf that
+//! somebody holds, a leaf without room, a large value, or two writes in one leaf, is for the other one, which closes the gate.
 //!
 //! After Silo (Tu and others, SOSP 2013), whose commits lock what they write, in an order, and then validate what they have
 //! read. Here a leaf has the lock and the version, so phantoms need nothing of their own.

@@ -14,7 +14,7 @@
 //! All locks exclude each other. Locks for readers that share would have to be made stronger when one of them writes,
 //! which is where most deadlocks come from; and who only reads needs no lock here, for it reads at a cut.
 //!
-//! **Deadlocks.** Who waits, waits for one other, and says for which. All of that is behind one mutex, so a circle is found
+//! **Deadlocks.** A waiter waits for one other, and says for which. All of that is behind one mutex, so a circle is found
 //! before it closes, by going from one to the next.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use super::sync::{Mutex, lock};
 use crate::Result;
 use crate::spans::{Spans, Upto};
 
-/// What memory here is for.
+/// Names this memory in errors.
 const LOCKS: &str = "the locks of transactions";
 
 /// A part of a tree, by what its handles have in common.
@@ -50,7 +50,7 @@ impl<'k> Place<'k> {
 /// Of the word that writers load before they begin: there are owners here. The other bits are the right of way's.
 pub(super) const OWNERS: u8 = 1;
 
-/// What the transactions of a pool have locked.
+/// The locks of a pool's transactions.
 pub(crate) struct Locks {
     /// Whether somebody is in the way of writers. The bit is set and cleared with the owners in hand.
     in_the_way: Arc<AtomicU8>,
@@ -61,7 +61,7 @@ pub(crate) struct Locks {
     id: AtomicU64,
 }
 
-/// What one transaction has locked.
+/// One transaction and its locks.
 struct Owner {
     id: u64,
     /// The one that has locked something last.

@@ -17,7 +17,7 @@ pub(crate) trait DbMedium: Medium {
     /// The pool's identity.
     fn identity(&self) -> [u8; 16];
 
-    /// What the old values of a pool count in: the memory that these options name, or that the medium has by them.
+    /// The memory that the old values of a pool count in: the one that these options name, or that the medium has by them.
     fn share_memory(&self, options: &Options) -> Share;
 
     /// A tree is opened that this process has not used yet: the medium is to know how many pairs it has, if

@@ -109,13 +109,13 @@ impl Engine {
         on_medium!(self, on => on.alive())
     }
 
-    /// What writers give way to.
+    /// The right of way, which writers grant to others.
     #[inline(always)]
     pub fn way(&self) -> &RightOfWay {
         on_medium!(self, on => on.way())
     }
 
-    /// What transactions have locked.
+    /// The locks of transactions.
     #[inline(always)]
     pub fn locks(&self) -> &Locks {
         on_medium!(self, on => on.locks())
@@ -165,7 +165,7 @@ impl Engine {
         on_medium!(self, on => on.alive().map(|()| on.trees().cut()))
     }
 
-    /// What snapshots and transactions see and do.
+    /// The state of snapshots and transactions: what they see and do.
     pub fn versions(&self) -> &Versions {
         on_medium!(self, on => &on.trees().versions)
     }
@@ -181,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// What transactions and batches keep in memory.
+    /// The memory of transactions and batches.
     pub fn buffers(&self) -> &Buffers {
         on_medium!(self, on => &on.trees().buffers)
     }
@@ -254,8 +254,8 @@ impl Engine {
         }
     }
 
-    /// Waits until an epoch is durable, without ending it; `until` then at the longest. Says whether it is durable. What
-    /// is durable stays so, also after a close.
+    /// Waits until an epoch is durable, without ending it; `until` then at the longest. Says whether it is durable. A
+    /// durable epoch stays so, also after a close.
     pub fn wait_durable(&self, epoch: u64, until: Option<Instant>) -> Result<bool> {
         match self {
             Engine::File(on) => on.trees().medium().await_durable(epoch, until),
@@ -289,7 +289,7 @@ impl Engine {
         self.alive()?;
         match self {
             Engine::File(on) => {
-                // What is dropped is to be gone.
+                // Dropped trees are to be gone.
                 on.reclaim()?;
                 on.compact(progress)
             }
@@ -360,7 +360,7 @@ impl Engine {
 
     /// All damage that can be named, and the one that kept the walk over the trees from going on.
     pub fn check(&self) -> Result<(Vec<everleaf_pool::PageDamage>, Option<Error>)> {
-        // What a crash has leaked is none, until an open for writing has looked for it.
+        // Space that a crash has leaked is no damage until an open for writing has looked for it.
         let and_lost = self.is_recovered();
         on_medium!(self, on => read(&*on.store, || on.trees().check(and_lost)))
     }
@@ -378,7 +378,7 @@ impl Engine {
         on_medium!(self, on => on.trees().medium().geometry())
     }
 
-    /// What is known without a walk.
+    /// Figures that are known without a walk.
     pub fn stats(&self) -> Result<Stats> {
         self.alive()?;
         let geometry = self.geometry();

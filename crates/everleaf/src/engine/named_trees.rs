@@ -55,7 +55,7 @@ impl<M: DbMedium> OpenTrees<M> {
     fn make_room(&mut self) -> Result<()> {
         // On persistent memory what an open completes, and counts, is done once.
         if M::JOURNALED && self.by_anchor.len() >= self.due {
-            // Whoever has it has taken it from here, or from another who has it.
+            // A holder of a tree has taken it from here, or from another holder.
             self.by_anchor.retain(|_, tree| Arc::strong_count(tree) > 1 || tree.is_remembered());
             self.due = 2 * self.by_anchor.len().max(FEW_TREES);
         }
@@ -68,25 +68,25 @@ pub(crate) struct NamedTrees<M: DbMedium> {
     pub pool: Arc<Pool<M>>,
     /// `None` in a pool that is open read-only and was never written to.
     pub catalog: Option<DbTree<M>>,
-    /// What names had at cuts.
+    /// The anchors that names had at cuts.
     names_before: Arc<Images>,
     trees: Mutex<OpenTrees<M>>,
     pub dropped: DroppedTrees<M>,
     pub read_only: bool,
-    /// What is written to trees, and to names, passes it.
+    /// Writes to trees, and to names, pass it.
     pub gate: Gate,
     /// Of what writers give way to before they pass the gate.
     pub way: RightOfWay,
-    /// What transactions have locked, which writers wait for, too, before the gate.
+    /// The locks of transactions, which writers wait for, too, before the gate.
     pub locks: Locks,
     /// Of who takes a name from a tree. Before the gate, and before `trees`.
     names: Mutex<()>,
-    /// What snapshots see.
+    /// The versions that snapshots see.
     pub versions: Arc<Versions>,
     pub buffers: Buffers,
 }
 
-/// What memory is asked for.
+/// Names this memory in errors.
 const OPEN_TREES: &str = "the list of open trees";
 
 /// Whether what follows is in one epoch, if the medium has epochs.
@@ -430,8 +430,8 @@ impl<M: DbMedium> NamedTrees<M> {
         Ok(names)
     }
 
-    /// The anchors of trees without a name. What has a name, too, or another key than its own, is no such tree: no
-    /// crash leaves that.
+    /// The anchors of trees without a name. A tree with a name, too, or with another key than its own, is none of them:
+    /// no crash leaves that.
     pub fn nameless(&self) -> Result<Vec<PageNo>> {
         let mut anchors = Vec::new();
         self.walk_catalog(Bound::Included(vec![NAMELESS]), |key, anchor| {

@@ -1,8 +1,8 @@
 //! A tree that is in use, and what it was before it was cleared or dropped.
 //!
-//! A tree that is *cleared* gets an empty one in its place, and one that is *dropped* gets none. What it was goes on
+//! A tree that is *cleared* gets an empty one in its place, and one that is *dropped* gets none. The former tree goes on
 //! as a tree of its own, without a name, until its pages are free (see [`dropped`](super::dropped)). Nobody writes to
-//! that; snapshots from before read it. How often a tree was cleared is its *life*: readers look at it before and
+//! it; snapshots from before read it. How often a tree was cleared is its *life*: readers look at it before and
 //! after, since what they have read may be of the former tree, or of pages that are another's by now.
 //!
 //! A [`TreeHandle`] is a tree of either medium without its store, which is what a commit changes.
@@ -29,7 +29,7 @@ use super::sync::{RwLock, read, write};
 use super::versions::{Cut, ImageKeeper, Images, KeepOld, Versions};
 use crate::{Error, Result};
 
-/// What is tried again if somebody has cleared the tree meanwhile.
+/// Names in errors a read that is tried again because somebody has cleared the tree meanwhile.
 pub(crate) const CLEARED: &str = "reading a tree that is cleared again and again";
 
 /// The life of a tree that nobody uses any more.
@@ -40,7 +40,7 @@ pub(crate) struct OpenTree<M: DbMedium> {
     tree: DbTree<M>,
     life: AtomicU32,
     versions: Arc<Versions>,
-    /// What its keys had at cuts.
+    /// The values that its keys had at cuts.
     images: Arc<Images>,
     /// The stamp at which it was cleared or dropped.
     until: u64,
@@ -54,7 +54,7 @@ pub(crate) struct SeenPlace {
     life: u32,
 }
 
-/// What a tree was before, for cuts that may need it.
+/// The trees that a tree was before, for cuts that may need them.
 struct Former<M: DbMedium> {
     /// By rising stamps.
     trees: RwLock<Vec<Arc<OpenTree<M>>>>,
@@ -77,7 +77,7 @@ impl<M: DbMedium> OpenTree<M> {
         Arc::new(Self::of(tree, versions, Arc::default(), 0))
     }
 
-    /// What this tree is, as a tree of its own, by another handle `tree` of the same pages. The caller keeps
+    /// This tree as a tree of its own, by another handle `tree` of the same pages. The caller keeps
     /// writers out, and ends the life of this one.
     pub fn as_former(&self, tree: DbTree<M>, until: u64) -> Arc<Self> {
         debug_assert_eq!(tree.anchor(), self.tree.anchor());
@@ -91,7 +91,7 @@ impl<M: DbMedium> OpenTree<M> {
     }
 
     /// This tree is not any more what it was: it is empty from now on if it has `next`, and nobody may use it if
-    /// it has not. Who reads at a cut from before reads `former`.
+    /// it has not. A read at a cut from before goes to `former`.
     pub fn leave(&self, former: &Arc<Self>, next: Option<DbTree<M>>) {
         let mut trees = write(&self.former.trees);
         trees.push(Arc::clone(former));
@@ -157,7 +157,7 @@ impl<M: DbMedium> OpenTree<M> {
         &self.tree
     }
 
-    /// What its keys had at cuts.
+    /// The values that its keys had at cuts.
     pub fn images(&self) -> &Images {
         &self.images
     }
@@ -211,8 +211,8 @@ impl<M: DbMedium> OpenTree<M> {
         )
     }
 
-    /// What a read has found, unless the tree was cleared or dropped meanwhile: its pages may be another's. Who
-    /// has seen anything of their new life sees that, too, by the latch that came with it.
+    /// The answer of a read, unless the tree was cleared or dropped meanwhile: its pages may be another's. A reader
+    /// that has seen anything of their new life sees that, too, by the latch that came with it.
     #[inline(always)]
     pub fn read<T>(&self, mut read: impl FnMut(&DbTree<M>) -> Result<T>) -> Result<T> {
         // Again only if somebody has cleared the tree meanwhile: then it is short.
@@ -401,7 +401,7 @@ impl TreeHandle {
             TreeHandle::Dax(_) => None,
         }
     }
-    /// What its keys had at cuts.
+    /// The values that its keys had at cuts.
     pub fn images(&self) -> &Images {
         on_tree!(self, tree => tree.images())
     }
@@ -417,7 +417,7 @@ impl TreeHandle {
     pub fn is_as_seen(&self, seen: SeenPlace, is_held: IsHeld<'_>) -> Result<bool> {
         on_tree!(self, tree => tree.is_as_seen(seen, is_held))
     }
-    /// What all handles of one tree of a pool have in common, and no others while there is one.
+    /// A number that all handles of one tree of a pool have in common, and no others while there is one.
     pub fn id(&self) -> usize {
         on_tree!(self, tree => Arc::as_ptr(tree).addr())
     }
@@ -430,7 +430,7 @@ impl TreeHandle {
 /// Whether a commit holds the leaf of a place, which is as it was seen.
 pub(crate) type IsHeld<'h> = &'h dyn Fn(KeyPlace) -> bool;
 
-/// What a commit asks and tells who wants it to be alone.
+/// The caller that wants a commit to be alone: what the commit asks it and tells it.
 pub(crate) struct Alone<'a> {
     /// Whether it may happen, while no other writer is under way, or none to the leaves that it holds. It may be asked more
     /// than once.

@@ -83,7 +83,7 @@ impl PoolTree {
         }
     }
 
-    /// What all handles of one tree of a pool have in common, and no others while there is one.
+    /// A number that all handles of one tree of a pool have in common, and no others while there is one.
     pub fn id(&self) -> usize {
         on_medium!(self, on => Arc::as_ptr(&on.tree).addr())
     }
@@ -98,7 +98,7 @@ impl PoolTree {
         }
     }
 
-    /// What its keys had at cuts.
+    /// The values that its keys had at cuts.
     pub fn images(&self) -> &Images {
         on_medium!(self, on => on.tree.images())
     }
@@ -247,7 +247,7 @@ impl PoolTree {
         }
     }
 
-    /// What transactions, batches and cursors keep in memory.
+    /// The memory of transactions, batches and cursors.
     #[inline(always)]
     pub fn buffers(&self) -> &Buffers {
         on_medium!(self, on => &on.store().trees().buffers)

@@ -17,10 +17,10 @@ use super::open_tree::OpenTree;
 use super::sync::{Mutex, MutexGuard, lock};
 use crate::{Error, Result};
 
-/// Who drops a tree while so many others wait reclaims some of them himself.
+/// A caller that drops a tree while so many others wait reclaims some of them itself.
 const MANY_DROPPED: u64 = 256;
 
-/// What trees go away on.
+/// A store that reclaims trees.
 pub(crate) trait Reclaim: Store {
     type Medium: DbMedium;
 
@@ -169,7 +169,7 @@ pub(crate) trait Reclaim: Store {
 pub(super) struct Parting<M: DbMedium> {
     tree: Arc<OpenTree<M>>,
     dropped: Arc<Dropped<M>>,
-    /// What it will be.
+    /// The tree that it will be.
     next: Option<DbTree<M>>,
     pub key: NamelessKey,
 }
@@ -310,7 +310,7 @@ impl<S: Reclaim> Background<S> {
 
 impl<S: Reclaim> Drop for Background<S> {
     fn drop(&mut self) {
-        // Who wants to hear of an error calls `Db::close`.
+        // A caller that wants to hear of an error calls `Db::close`.
         let _ = self.close();
     }
 }

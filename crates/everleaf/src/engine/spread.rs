@@ -82,7 +82,7 @@ impl Sum {
         self.0[thread_number() % SUMS].fetch_add(more, Ordering::Relaxed);
     }
 
-    /// What was added and not taken away. 0 while what another thread has added is not seen yet.
+    /// The total of what was added and not taken away. 0 while what another thread has added is not seen yet.
     pub fn total(&self) -> u64 {
         let parts = self.0.iter().map(|part| part.load(Ordering::Relaxed));
         (parts.fold(0, u64::wrapping_add) as i64).max(0) as u64

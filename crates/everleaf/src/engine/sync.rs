@@ -1,4 +1,4 @@
-//! What the gate, the versions and the store are made of. `loom_versions.rs` of `everleaf-testing` compiles `versions.rs`
+//! The primitives of the gate, the versions and the store. `loom_versions.rs` of `everleaf-testing` compiles `versions.rs`
 //! with another module of this name, of loom's types, and so checks the code that runs.
 //!
 //! Under a test's scheduler ([`everleaf_pmem::schedule`]) one thread runs at a time. So whoever waits here for another

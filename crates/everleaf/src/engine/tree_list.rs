@@ -6,7 +6,7 @@ use everleaf_pmem::{PageNo, fallible};
 
 use crate::Result;
 
-/// What memory here is for.
+/// Names this memory in errors.
 pub(super) const NAMES: &str = "the names of all trees";
 
 /// Names and anchors, in the order of names.

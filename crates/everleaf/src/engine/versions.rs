@@ -1,4 +1,4 @@
-//! What snapshots see: values that were replaced after them, in memory only.
+//! Versions for snapshots: values that were replaced after a snapshot was made, in memory only.
 //!
 //! ```text
 //! clock   s          s + 1
@@ -8,7 +8,7 @@
 //!
 //! A snapshot is the number of its cut. A write bears the clock's number as its stamp. If somebody reads at a cut
 //! and a key changes for the first time since, what the key had goes to the *images* of its tree, with the stamp
-//! of the write. Who reads a key at cut s takes the first of its images with a stamp above s; if there is none, the
+//! of the write. A read of a key at cut s takes the first of the key's images with a stamp above s; if there is none, the
 //! key has not changed since, and the tree has it. Readers look at the tree first and at the images after that, so
 //! that no change falls between. While nobody has a snapshot a write costs one load and a branch more.
 //!
@@ -50,7 +50,7 @@ use crate::{Error, Result};
 
 /// So many images are not worth a sweep.
 const FEW: u64 = 1024;
-/// Who listens hears of images again when they take so many bytes more.
+/// Listeners hear of images again when these take so many bytes more, or fewer.
 const TELL_BYTES: u64 = 64 << 10;
 
 /// So many changed keys of a leaf are told to a cursor at once, at most.
@@ -65,7 +65,7 @@ type KeyBound<'k> = Bound<&'k [u8]>;
 /// A key, and what it had.
 pub(crate) type KeyBefore = (Vec<u8>, Before<Vec<u8>>);
 
-/// What a key had until a stamp.
+/// The value that a key had until a stamp.
 #[derive(Debug)]
 struct KeyImage {
     until: u64,
@@ -89,7 +89,7 @@ impl Chain {
         }
     }
 
-    /// What it leads to takes so much memory.
+    /// Bytes of the memory that it leads to.
     fn bytes(&self) -> u64 {
         let list = match self {
             Chain::Empty | Chain::One(_) => 0,
@@ -159,7 +159,7 @@ impl KeyImages {
         self.len() + usize::from(!self.recent.is_bare())
     }
 
-    /// What the lists take, without what chains lead to.
+    /// Bytes that the lists take, without what chains lead to.
     fn bytes(&self) -> u64 {
         self.keys.bytes() + self.recent.bytes()
     }
@@ -251,7 +251,7 @@ pub(crate) struct Versions {
     counters: Counters,
 }
 
-/// What has happened since the open. No thread orders anything by these, so they are not a part of what loom checks.
+/// Counts of events since the open. No thread orders anything by these, so they are not a part of what loom checks.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Transactions that were committed and had writes.
@@ -279,7 +279,7 @@ impl Cut {
         }
     }
 
-    /// What there was is not kept.
+    /// The error of a cut whose old values are not kept.
     pub fn too_old(&self) -> Error {
         Error::SnapshotTooOld { bytes_max: self.versions.bytes_max }
     }
@@ -382,7 +382,8 @@ impl Versions {
         Whole(&self.wholes)
     }
 
-    /// Whether no such change is under way. Who has seen a part of one, and hears that none is, has all of it before it.
+    /// Whether no such change is under way. A reader that has seen a part of one, and hears that none is,
+    /// has all of it before it.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.wholes.load(Ordering::Acquire).is_multiple_of(2)
@@ -461,7 +462,7 @@ impl Versions {
         done
     }
 
-    /// What snapshots and transactions take.
+    /// Figures of what snapshots and transactions take.
     pub fn figures(&self) -> observe::Versions {
         observe::Versions {
             snapshots: lock(&self.cuts).len() as u64,
@@ -653,7 +654,7 @@ impl Images {
         next
     }
 
-    /// Whether nothing is kept. Who is told so because it was swept sees that its cut was given up.
+    /// Whether nothing is kept. A reader that is told so because of a sweep sees that its cut was given up.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
@@ -679,7 +680,7 @@ impl Images {
         Ok(read(&self.keys))
     }
 
-    /// What a key had at a cut, if it has changed since, and before `until`. To be asked after the tree was read.
+    /// The value that a key had at a cut, if it has changed since, and before `until`. To be asked after the tree was read.
     pub fn find(&self, cut: &Cut, until: u64, key: &[u8]) -> Result<Option<Before<Vec<u8>>>> {
         if self.is_empty() {
             return Ok(None);
@@ -692,7 +693,7 @@ impl Images {
 
     /// The first key between two bounds, from below or from above, that had another value at a cut than the tree
     /// has now, with that value. `at` is a key that the tree has now: of the others those that were absent at the
-    /// cut are left out. What has changed after `until` does not count.
+    /// cut are left out. Changes after `until` do not count.
     pub fn next(
         &self,
         (cut, until): (&Cut, u64),

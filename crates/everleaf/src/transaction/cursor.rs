@@ -10,7 +10,7 @@ use crate::read_tree::read_cursor;
 use crate::spans::{Upto, behind};
 use crate::{AsBytes, Cursor, Result, Tree};
 
-/// What memory here is for.
+/// Names this memory in errors.
 const CURSOR: &str = "the key of a cursor";
 
 /// A place in a tree as a [`Transaction`](crate::Transaction) sees it. It moves as a [`Cursor`] does, whose documentation
@@ -66,7 +66,7 @@ enum At {
     Own(Vec<u8>),
 }
 
-/// What a step has found.
+/// The outcome of a step.
 enum Found {
     Then(Vec<u8>),
     Own(Vec<u8>, Vec<u8>),

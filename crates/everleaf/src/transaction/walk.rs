@@ -1,6 +1,6 @@
 //! Iteration over a part of a tree as a transaction sees it.
 //!
-//! What is left of the part lies between two places that close up. An end looks for the next key in what there was at
+//! The rest of the part lies between two places that close up. An end looks for the next key in what there was at
 //! the first read and in what the transaction has written by now, takes the nearer one, and comes to the place behind
 //! it. So what the transaction writes meanwhile is met if it lies ahead, and nothing is lent from it in between.
 
@@ -16,10 +16,10 @@ use crate::range::{Keys, OwnedBounds, Range, is_of_a_pair};
 use crate::spans::{Upto, behind};
 use crate::{Bytes, Error, ReadTree, Result, Tree};
 
-/// What memory here is for.
+/// Names this memory in errors.
 const WALK: &str = "a range of a transaction";
 
-/// What an iterator gives.
+/// An item that an iterator gives.
 pub(crate) trait Item: Sized {
     fn key(&self) -> &[u8];
 
@@ -76,12 +76,12 @@ enum Found<T> {
 struct Walk<'t, I: Iterator> {
     work: &'t Work,
     tree: Tree,
-    /// What is left lies in here.
+    /// The rest lies in here.
     from: Vec<u8>,
     to: Option<Vec<u8>>,
-    /// What there was at the first read; `None` at the end.
+    /// The items at the first read; `None` at the end.
     then: Option<I>,
-    /// What was taken from that at either end, and not given yet.
+    /// Items that were taken from those at either end, and not given yet.
     front: Option<I::Item>,
     back: Option<I::Item>,
     failed: Option<Error>,
@@ -107,7 +107,7 @@ impl<'t> Walk<'t, Range> {
         Walk { work, tree, from, to, then, front: None, back: None, failed }
     }
 
-    /// What is left, by its keys.
+    /// The rest, by its keys.
     fn keys(self) -> Walk<'t, Keys> {
         let key = |item: Result<Pair>| item.map(|(key, _)| key);
         Walk {

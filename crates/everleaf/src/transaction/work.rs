@@ -1,7 +1,7 @@
-//! What a transaction has read and is to write, and the moment that it reads at.
+//! The reads and writes of a transaction, and the moment that it reads at.
 //!
 //! A read is noted before its answer is given, and nothing is noted when something is dropped: what an iterator or a
-//! cursor has shown counts as read, whatever becomes of it afterwards. What cannot be noted is not shown.
+//! cursor has shown counts as read, whatever becomes of it afterwards. A pair that cannot be noted is not shown.
 //!
 //! # Reads without a cut
 //!
@@ -35,7 +35,7 @@ use crate::spans::{Reads, Spans, Upto};
 use crate::tree::NamedTree;
 use crate::{Bytes, Error, Result, Snapshot, SnapshotTree, Tree};
 
-/// What memory here is for.
+/// Names this memory in errors.
 const WRITES: &str = "the writes of a transaction";
 
 /// So many writes, and so many trees, are listed for the commit without an allocation.
@@ -49,7 +49,7 @@ const LEAVES: usize = 8;
 /// New values by their keys, and keys that go.
 type Written = Sorted<Option<Bytes>>;
 
-/// What a transaction knows.
+/// The state of a transaction.
 pub(crate) struct Work {
     engine: Share<Engine>,
     /// Whether reads count at the commit.
@@ -60,7 +60,7 @@ pub(crate) struct Work {
     by_leaves: Cell<bool>,
     /// Whether it has found that something has changed that it had read without a cut, and said so.
     is_overtaken: Cell<bool>,
-    /// What it locks with, if it does. Those of one run share it.
+    /// It locks with this, if it does. The attempts of one run share it.
     locker: Option<Locker>,
     /// Whether it has lost its locks to a deadlock.
     in_deadlock: Cell<bool>,
@@ -110,7 +110,7 @@ impl Leaves {
     }
 }
 
-/// What is read and written of one tree.
+/// The reads and writes of one tree.
 struct TreeWork {
     on: Share<NamedTree>,
     reads: Reads,
@@ -275,7 +275,7 @@ impl Work {
         }
         let snapshot = Snapshot::new(Engine::clone(&self.engine))?;
         if self.by_leaves.replace(false) {
-            // What was so until after the cut was so at the cut.
+            // A fact that held until after the cut held at the cut.
             self.expect_leaves(&self.state.borrow())?;
         }
         Ok(self.cut.get_or_init(|| snapshot))
@@ -328,7 +328,7 @@ impl Work {
         state.change(tree, TreeWork::read_bytes, |work| work.reads.add(start, upto))
     }
 
-    /// What the transaction has written for a key; if nothing, notes that the key is read.
+    /// The transaction's own write for a key; if there is none, notes that the key is read.
     #[inline]
     fn read_own<T>(
         &self,

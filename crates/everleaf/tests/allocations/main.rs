@@ -6,8 +6,8 @@
 //! epoch that is not before what was acknowledged.
 //!
 //! `EVERLEAF_SCALE` sets the number of cases of each kind (40), but for a short script, of which each
-//! allocation is refused; `EVERLEAF_SEED` is where the random numbers start. A failure names the case: `EVERLEAF_WORKER_*` of it replay the
-//! worker with `cargo test -p everleaf --features heavy --test allocations worker`.
+//! allocation is refused; `EVERLEAF_SEED` is where the random numbers start. A failure names the case:
+//! `EVERLEAF_WORKER_*` of it replay the worker with `cargo test -p everleaf --features heavy --test allocations worker`.
 
 mod failing;
 mod script;
@@ -29,7 +29,7 @@ use worker::{Job, Task, last_state};
 
 /// No allocation of more bytes may end the process.
 const ABORTS_MAX_BYTES: usize = 2048;
-/// What may be ended by one refused allocation: handles are made there.
+/// Calls in which one refused allocation may end the process: handles are made there.
 const MAKES_HANDLES: [&str; 4] = ["open", "tree", "names", "check"];
 
 const SIGABRT: i32 = 6;
@@ -131,7 +131,7 @@ fn run(job: &Job, operations: &[Operation]) -> Case {
     Case { outcome, counted: counted.unwrap_or(0) }
 }
 
-/// What a process was doing that tells no more, and whether that may have ended an epoch.
+/// The operation of a process that tells no more, and whether it may have ended an epoch.
 fn under_way(task: Task, events: &[Event], operations: &[Operation]) -> (&'static str, bool) {
     if task == Task::Open {
         return ("open", false);
@@ -156,7 +156,7 @@ fn under_way(task: Task, events: &[Event], operations: &[Operation]) -> (&'stati
     }
 }
 
-/// What std says before it aborts.
+/// The size of the allocation that std names before it aborts.
 fn aborted_bytes(errors: &str) -> usize {
     let bytes =
         errors.split("memory allocation of ").nth(1).and_then(|rest| rest.split(' ').next());
@@ -251,7 +251,7 @@ fn each_index(what: &str, task: Task, seed: u64, prepare: &(impl Fn(&Path) + Syn
             _ => false,
         });
         assert!(how.starts_with("all") || ended.is_none(), "{ended:?} needs no handle");
-        // What goes on without memory mostly ends where a script opens its pool again.
+        // A run that goes on without memory mostly ends where a script opens its pool again.
         let noticed = outcomes.contains_key(&Outcome::Failed("NoMemory"));
         assert!(how != "two in a row" || noticed, "{outcomes:?}");
     }

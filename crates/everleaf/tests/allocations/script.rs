@@ -1,4 +1,4 @@
-//! What is done to a pool, the same for a seed in each process, and what it must hold then.
+//! The operations on a pool, the same for a seed in each process, and what it must hold then.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub const TREES: [&str; 3] = ["a", "second", "the third of the trees"];
 
 /// Keys and values of a tree.
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
-/// What a pool holds: its trees by number.
+/// The content of a pool: its trees by number.
 pub type Model = BTreeMap<usize, Pairs>;
 
 /// A change of one key: a value, or none.
@@ -66,7 +66,7 @@ impl Operation {
     pub fn commits(&self) -> bool {
         matches!(self, Operation::Sync | Operation::End | Operation::Reopen)
     }
-    /// What it changes.
+    /// The changes that it makes.
     pub fn changes(&self) -> &[Change] {
         match self {
             Operation::Put(change) => std::slice::from_ref(change),
@@ -214,7 +214,7 @@ pub fn content(db: &Db) -> Result<Model> {
     Ok(model)
 }
 
-/// What is known of a pool: what it holds in memory, and what it may hold when it is opened again.
+/// The known state of a pool: what it holds in memory, and what it may hold when it is opened again.
 #[derive(Debug, Default)]
 pub struct Known {
     pub model: Model,
@@ -222,7 +222,7 @@ pub struct Known {
     pub ends: Vec<Model>,
 }
 
-/// What a worker tells, a line each.
+/// A message of a worker, a line each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A tree is there.

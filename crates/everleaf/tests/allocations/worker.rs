@@ -23,7 +23,7 @@ pub enum Task {
     Open,
 }
 
-/// What a worker is told, by its environment.
+/// The orders of a worker, which its environment carries.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub task: Task,
@@ -76,7 +76,7 @@ struct Worker<'j> {
     db: Option<Db>,
     trees: [Option<Tree>; TREES.len()],
     known: Known,
-    /// What an operation that failed may have changed in memory.
+    /// Changes that an operation that failed may have made in memory.
     uncertain: Vec<Change>,
     log: File,
 }
@@ -312,7 +312,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// What a failed operation should have left as it was.
+    /// Compares keys that a failed operation should have left as they were.
     fn compare_keys(&self, changes: &[Change]) {
         for Change { tree, key, .. } in changes {
             let Some(handle) = &self.trees[*tree] else { continue };

@@ -1,4 +1,4 @@
-//! What a process does with a Db, and what it must be told.
+//! The acts of a process on a Db, and the answers that it must get.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -193,7 +193,7 @@ fn random_load(rng: &mut Rng, mood: Mood, model: &Model) -> Act {
     Act::Load(tree, pairs)
 }
 
-/// What has stopped writes, or else the error itself.
+/// The failure that has stopped writes, or else the error itself.
 pub fn cause_of(error: &Error) -> &Error {
     match error {
         Error::Poisoned { cause } => cause,
@@ -286,7 +286,7 @@ impl Life {
     pub fn act(&mut self, model: &mut Model, act: &Act, what: &str) -> Done {
         let epoch = self.db.epoch();
         let changes = act.changes(model);
-        // What a batch changes twice it changes once.
+        // A batch that changes a key twice changes it once.
         let changes = &if act.is_whole() { in_order(&changes) } else { changes }[..];
         let error = match self.do_act(model, act, what) {
             Ok(()) => {
@@ -314,7 +314,7 @@ impl Life {
             return Done::Stopped(told.clone());
         }
         let stopped = poisoned || told.is_some();
-        // What is there and was to be synced is as if nobody had asked for that.
+        // A change that is there and was to be synced is as if nobody had asked for the sync.
         if !stopped
             && act.is_synced()
             && is_full_disk(&error)
@@ -518,7 +518,7 @@ impl Life {
             self.doomed |= dropped.is_err();
             assert!(matches!(old.get("k"), Err(Error::NoTree)), "{what}: an old handle reads");
             assert!(matches!(old.first(), Err(Error::NoTree)), "{what}: an old handle scans");
-            // What takes the tree to pieces may have stopped all writes by now.
+            // Taking the tree to pieces may have stopped all writes by now.
             let refused =
                 matches!(old.insert("k", "v"), Err(Error::NoTree | Error::Poisoned { .. }));
             assert!(dropped.is_err() || refused, "{what}: it writes");

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use everleaf_file::io::{Access, Fault, Io, IoFile, SimIo};
 
-/// What a call does, as far as faults tell calls apart.
+/// The kind of a call, as far as faults tell calls apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     Read,
@@ -62,7 +62,7 @@ struct DiskFile {
 }
 
 impl Disk {
-    /// What the next process sees of `sim`.
+    /// The disk `sim` as the next process sees it.
     pub fn new(sim: SimIo) -> Self {
         Self { sim, state: Arc::default() }
     }

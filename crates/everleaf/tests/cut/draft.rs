@@ -19,7 +19,7 @@ pub enum Step {
     Clear,
 }
 
-/// What a step is told.
+/// The answer to a step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Told {
     Value(Option<Bytes>),
@@ -80,7 +80,7 @@ fn updated(old: Option<&[u8]>, value: &Bytes) -> Option<Bytes> {
     }
 }
 
-/// What a tree held when a transaction began, and what the transaction has made of it.
+/// The content of a tree when a transaction began, and what the transaction has made of it.
 pub struct Draft<'m> {
     before: &'m Content,
     own: BTreeMap<Bytes, Option<Bytes>>,
@@ -144,7 +144,7 @@ impl<'m> Draft<'m> {
         }
     }
 
-    /// What all steps so far come to: each key once, by rising keys, as a commit writes them.
+    /// The changes that all steps so far come to: each key once, by rising keys, as a commit writes them.
     pub fn changes(self, tree: &Name) -> Vec<Change> {
         let change = |(key, value)| Change { tree: tree.clone(), key, value };
         self.own.into_iter().map(change).collect()

@@ -1,4 +1,4 @@
-//! What tests of power cuts and failing disks know of a Db: what all its trees should hold at the end
+//! A model of a Db for tests of power cuts and failing disks: what all its trees should hold at the end
 //! of each epoch, what random operations do, and what must be so after each open.
 #![allow(dead_code, missing_docs, reason = "each test program uses its own part")]
 
@@ -41,7 +41,7 @@ enum Undo {
     Rename(Name, Name),
 }
 
-/// What all trees hold, and how to get back to the end of each epoch since the last open.
+/// The content of all trees, and how to get back to the end of each epoch since the last open.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     pub now: Trees,
@@ -169,7 +169,7 @@ pub fn random_key(rng: &mut Rng, longest: u64) -> Bytes {
     key.into()
 }
 
-/// What operations do more or less of.
+/// The bias of random operations.
 #[derive(Debug, Clone, Copy)]
 pub struct Mood {
     /// Of 100 changes of a key, how many set it.

@@ -40,7 +40,7 @@ fn judge_both<const N: usize>(all: [&Done; N], there: &[(u64, List)]) -> Option<
     one
 }
 
-/// Two keys of two trees: who sees which of two writes, all at the same time.
+/// Two keys of two trees: which of two writes each reader sees, all at the same time.
 fn two_readers(one: [bool; 2], two: [bool; 2]) -> Option<String> {
     let write = |id: u32| done(0..9, move |seen| drop(seen.append(id.into(), Vec::new(), (id, 0))));
     let read = |sees: [bool; 2]| {
@@ -283,7 +283,7 @@ fn a_range_that_is_removed_is_gone_and_counted() {
     assert!(
         name(swept(2..3, 3, &ALL[..1], reader())).contains("that it has removed 3, not 2 to 2")
     );
-    // What is put meanwhile may stay.
+    // A key that is put meanwhile may stay.
     assert_eq!(swept(0..3, 1, &ALL[..2], (0..9, ALL)), None);
 }
 

@@ -1,5 +1,5 @@
-//! What programs write and the compiler is to take as it stands, without a type that is named or a copy that is made
-//! for its sake. What it is to refuse stands in `crates/guide/tests/refused`.
+//! Code of programs that the compiler must accept as it stands, without a type that is named or a copy that is made
+//! for its sake. Code that it must refuse is in `crates/guide/tests/refused`.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -257,7 +257,7 @@ fn handles_have_no_lifetime_and_go_to_other_threads() -> Result<()> {
     Ok(())
 }
 
-/// What only compiles if a type cannot be shared between threads: else there would be two answers.
+/// Calls through it only compile if a type cannot be shared between threads: else there would be two answers.
 trait UnlessShared<Answer> {
     fn is_not_shared() {}
 }

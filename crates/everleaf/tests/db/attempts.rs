@@ -1,4 +1,4 @@
-//! What others are in the way of again and again comes to an end: it gets through, or says how often it was tried.
+//! Work that others hinder again and again comes to an end: it gets through, or says how often it was tried.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn number(value: Option<&[u8]>) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("eight bytes")))
 }
 
-/// What came out of something that was tried in vain: what was in its way, and how often it was tried.
+/// The outcome of something that was tried in vain: what was in its way, and how often it was tried.
 fn in_vain<T: std::fmt::Debug>(answer: everleaf::Result<T>) -> (String, Vec<u8>, u64) {
     match answer {
         Err(Error::Conflict { tree, key, attempts }) => (tree.into(), key, attempts),
@@ -203,7 +203,7 @@ fn a_transaction_that_is_in_its_own_way_ends() {
     });
 }
 
-/// Who has the right of way waits for a thread that waits for it.
+/// A transaction that has the right of way waits for a thread that waits for it.
 #[test]
 fn what_waits_for_its_own_writers_ends() {
     on_both(|db, tree| {

@@ -16,7 +16,7 @@ const COUNT: &str = "count";
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a writer's batch number `n` does: sets or deletes one key.
+/// The change of a writer's batch number `n`: it sets or deletes one key.
 fn change(own: u64, n: u64) -> (String, Option<Vec<u8>>) {
     let mut rng = Rng(own << 40 | n);
     let key = format!("{:03}", rng.below(60));
@@ -29,7 +29,7 @@ fn change(own: u64, n: u64) -> (String, Option<Vec<u8>>) {
     (key, Some(rng.bytes(bytes as usize)))
 }
 
-/// What a writer's tree holds after so many batches.
+/// The content of a writer's tree after so many batches.
 fn after(own: u64, batches: u64) -> Pairs {
     let mut pairs = Pairs::new();
     for n in 1..=batches {

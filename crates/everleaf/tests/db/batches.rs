@@ -238,7 +238,7 @@ fn a_full_pool_can_be_emptied_by_deleting_and_serves_again() {
         let (_dir, db) = pool(&Options::new().page_bytes(512).max_bytes(1 << 20));
         let tree = db.tree("t").unwrap();
         let fill = || -> Vec<[u8; 4]> {
-            // What was freed is given out again when it is durable.
+            // Freed space is given out again when the freeing is durable.
             db.sync().unwrap();
             let keys = (0u32..).map(|i| i.wrapping_mul(0x9e37_79b9).to_be_bytes());
             keys.take_while(|key| tree.insert(key, vec![7; length]).is_ok()).collect()

@@ -10,7 +10,7 @@ use everleaf_testing::{Rng, seed_or, times, vecs};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What the keys and values of one pool are like.
+/// The kind of keys and values that one pool has.
 #[derive(Debug, Clone, Copy)]
 enum Style {
     /// Short keys, values of all lengths that an entry holds.
@@ -110,7 +110,7 @@ fn free_some(db: &Db, tree: &Tree, model: &mut Model, rng: &mut Rng) {
         tree.delete(&key).unwrap();
         model.remove(&key);
     }
-    // What was freed is given out again when it is durable.
+    // Freed space is given out again when the freeing is durable.
     db.sync().unwrap();
 }
 

@@ -38,7 +38,7 @@ fn pools_share_the_memory_of_the_process_unless_they_have_their_own() {
     assert_eq!((budget.pools(), budget.used()), (0, 0));
 }
 
-/// What is read and written is a map, whatever leaves memory because of others.
+/// Each pool behaves like a map, whatever leaves memory because of others.
 #[test]
 fn three_pools_in_little_memory_are_three_maps() {
     let budget = Budget::new(512 << 10);
@@ -92,7 +92,7 @@ fn three_pools_in_little_memory_are_three_maps() {
     }
 }
 
-/// Old values of all pools have one bound. Who takes more than its part loses its snapshots, and nobody else.
+/// Old values of all pools have one bound. A pool that takes more than its part loses its snapshots, and no other does.
 #[test]
 fn old_values_of_many_pools_have_one_bound() {
     // A quarter is for old values.

@@ -1,4 +1,4 @@
-//! What reads give stays as it is: behind the cursor, the leaf, the tree and the Db, and in other threads.
+//! Bytes that reads give stay as they are: behind the cursor, the leaf, the tree and the Db, and in other threads.
 
 use std::thread;
 

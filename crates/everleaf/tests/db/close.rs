@@ -170,7 +170,7 @@ fn a_close_gives_the_lock_back_whatever_handles_live_on() {
             assert!(is_closed(clone.tree_names()) && is_closed(clone.open_tree("t")));
             drop((tree, range));
             clone.close().expect("as the first one");
-            // What the old handles let go is not the new one's lock.
+            // The lock that the old handles let go is not the new one's.
             assert!(matches!(options.open(&path), Err(Error::Locked { .. })));
             let found = next.tree("t").expect("there").get(7u32.to_be_bytes()).expect("open");
             assert_eq!(found, Some(b"new".into()));

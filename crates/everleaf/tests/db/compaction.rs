@@ -56,7 +56,7 @@ fn a_compaction_moves_the_journal_from_the_end_of_the_file() {
     let (db, tree) = a_long_pool(&path);
     let done = db.compact().expect("there is room");
     assert!(done.before_bytes > 45_000_000 && done.after_bytes < 10_000_000, "{done:?}");
-    // What follows is read from where the journal is now, after a kill at that moment.
+    // The next changes are read from where the journal is now, after a kill at that moment.
     tree.put("after", "it").expect("there is room");
     db.sync().expect("there is room");
     let killed = dir.path().join("killed.ever");
@@ -125,7 +125,7 @@ fn a_pool_can_be_closed_while_it_is_compacted_also_by_who_hears_of_it() {
     }
 }
 
-/// What a pool takes at most that holds next to nothing, whatever it once held.
+/// Bytes that a pool takes at most if it holds next to nothing, whatever it once held.
 const SHORT: u64 = 64 << 10;
 
 /// How a pool comes to what it holds.
@@ -229,7 +229,7 @@ fn length(path: &Path) -> u64 {
     path.metadata().expect("there").len()
 }
 
-/// What comes between two compactions of a pool.
+/// Steps that come between two compactions of a pool.
 const STATES: [&str; 9] =
     ["filled", "again", "put", "deleted", "killed", "again", "closed", "again", "checkpoint"];
 
@@ -292,7 +292,7 @@ fn compact_always(shape: Shape, path: &Path) -> u64 {
     gained
 }
 
-/// Whatever a pool holds, and however it came to it, a compaction does not make its file longer, and changes nothing.
+/// A compaction makes no file longer and changes nothing, whatever the pool holds, and however it came to it.
 #[test]
 fn a_compaction_never_makes_a_file_longer() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -334,7 +334,7 @@ fn a_close_behind_a_compaction_makes_no_file_longer() {
             assert!(after <= before, "{pairs}, {run}: {after} of {before}");
             kept += u32::from(after > compacted);
         }
-        // What was written since is reason enough.
+        // A write since the compaction is reason enough.
         let db = Options::new().open(&path).expect("sound");
         db.compact().expect("room");
         db.tree("t").expect("there").put("k", value).expect("room");
@@ -390,7 +390,7 @@ fn a_pool_that_was_emptied_is_short_while_it_is_open() {
             content.insert([round][..].into(), b"more"[..].into());
             db.sync().expect("room");
         }
-        // What it knows of free pages is read again, and changes of these are numbered on.
+        // The pool reads again what it knows of free pages, and numbers their changes on.
         db.abandon().expect("open");
         let db = Options::new().open(&path).expect("sound");
         compare(&db, &trees, false, "after a kill");
@@ -417,7 +417,7 @@ fn pages_that_a_close_forgot_are_used_again() {
         drop(shape.fill(&db));
         db.close().expect("room");
         let db = shape.options().open(&path).expect("sound");
-        // What follows is in the journal alone, and is read from there.
+        // The next changes are in the journal alone, and are read from there.
         let kept = Shape { stays: Some(3), ..shape };
         let trees = kept.fill(&db);
         db.sync().expect("room");
@@ -439,8 +439,8 @@ fn prepare(disk: &Disk, shape: Shape) -> (Db, Trees) {
     (db, trees)
 }
 
-/// The power is cut at each call of a compaction, of another one that has nothing to do, and of a close. What comes
-/// back is all there, and can be written to, compacted and closed.
+/// The power is cut at each call of a compaction, of another one that has nothing to do, and of a close. The pool
+/// that comes back is all there, and can be written to, compacted and closed.
 #[test]
 fn a_power_cut_at_any_call_of_a_compaction_loses_nothing() {
     let small = Shape { pairs: 60, ..PLAIN };
@@ -505,7 +505,7 @@ fn all_of(db: &Db) -> Trees {
         .collect()
 }
 
-/// What a power cut has left holds everything, and goes on.
+/// The pool that a power cut has left holds everything, and goes on.
 fn expect_usable(cut: SimIo, shape: Shape, mut trees: Trees, what: &str) {
     let open = |io: &SimIo| {
         let disk = Arc::new(Disk::new(io.clone()));

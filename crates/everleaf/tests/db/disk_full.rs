@@ -51,7 +51,7 @@ fn open(path: &Path, read_only: bool) -> everleaf::Result<Db> {
     options.read_only(read_only).open(path)
 }
 
-/// Writes until it fails. What was synced, and what was not; the failure.
+/// Writes until it fails. Returns the pairs that were synced, those that were not, and the failure.
 fn fill(path: &Path, large: bool) -> (Model, Model, Error) {
     let (mut synced, mut pending) = (Model::new(), Model::new());
     let write = |synced: &mut Model, pending: &mut Model| -> everleaf::Result<()> {
@@ -106,7 +106,7 @@ fn a_disk_that_is_full_loses_nothing_and_serves_again_when_it_has_space() {
         let is_made = disk.pool().exists();
         assert!(is_made || synced.is_empty());
         if is_made {
-            // Who only reads needs no space.
+            // A pool that is only read needs no space.
             let found = verify(&open(&disk.pool(), true).expect("a pool"), &synced, &pending);
             disk.grow(4 * kib + 8192);
             let db = open(&disk.pool(), false).expect("a pool");
@@ -151,7 +151,7 @@ fn fill_from_threads(db: &Db, large: bool) -> (Model, Vec<Error>) {
     (model, errors)
 }
 
-/// With threads that end epochs and write checkpoints: who writes is refused, who deletes is not, nobody
+/// With threads that end epochs and write checkpoints: additions are refused, deletes are not, nobody
 /// waits for ever, and the same open goes on when there is space.
 #[test]
 fn an_open_pool_goes_on_when_its_disk_has_space_again() {
@@ -248,12 +248,12 @@ fn expect_pairs(tree: &Tree, mut keys: Range<u64>, length: usize) {
     assert!(keys.is_empty(), "{keys:?} are missing");
 }
 
-/// On a disk without a free block who adds something is refused, and what was accepted before becomes durable;
-/// who deletes is not refused, and makes room: also in a pool that was closed and finds the disk full.
+/// On a disk without a free block additions are refused, and what was accepted before becomes durable;
+/// deletes are not refused, and make room: also in a pool that was closed and finds the disk full.
 #[test]
 fn deletes_make_room_on_a_disk_without_a_free_block() {
     for length in [100, 20_000] {
-        // What is left of the pairs takes more than the 32 MiB from which on a closed pool keeps some room.
+        // The pairs that are left take more than the 32 MiB from which on a closed pool keeps some room.
         let Some(disk) = Disk::mount(64 << 10) else { return };
         let db = Options::new().open(disk.pool()).expect("space");
         let tree = db.tree("t").expect("space");
@@ -304,7 +304,7 @@ fn deletes_here_and_there_make_room_on_a_disk_without_a_free_block() {
     let tree = db.tree("t").expect("space");
     let key = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
     let (mut n, mut refused) = (0_u64, 0);
-    // Who tries again finds what a checkpoint has freed meanwhile.
+    // A further attempt finds what a checkpoint has freed meanwhile.
     while refused < 20 {
         match tree.put(key(n), value(n, 100)) {
             Ok(()) => n += 1,

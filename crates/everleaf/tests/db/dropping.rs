@@ -275,7 +275,7 @@ fn a_value_from_a_reader_takes_the_room_of_dropped_trees_too() {
     }
 }
 
-/// Whatever has no room is refused, and leaves a pool that goes on.
+/// An operation that has no room is refused, and leaves a pool that goes on.
 #[test]
 fn a_full_pool_goes_on_after_drops_clears_and_renames_without_room() {
     on_each(|path, storage| {

@@ -25,7 +25,7 @@ fn content(db: &Db) -> Content {
     db.tree_names().expect("sound").into_iter().map(of).collect()
 }
 
-/// What a call does to the pool and its tree `t`.
+/// A call on the pool and its tree `t`.
 type Call = fn(&Db, &Tree) -> everleaf::Result<()>;
 
 /// Each call that writes.

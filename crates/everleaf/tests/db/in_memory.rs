@@ -185,7 +185,7 @@ fn a_backup_of_a_pool_in_memory_is_a_pool_on_disk() {
     }
 }
 
-/// What was accepted is there, and deletes make room. `len` is that of the values.
+/// Accepted pairs are there, and deletes make room. `len` is that of the values.
 fn fill(options: &Options, len: u64, most: u64) {
     let db = options.in_memory().expect("memory");
     let tree = db.tree("t").expect("room");

@@ -1,4 +1,4 @@
-//! Nobody waits for a disk that he does not need: values are read with nothing latched and nothing to
+//! No call waits for a disk that it does not need: values are read with nothing latched and nothing to
 //! be validated afterwards, old values only for those who want them, and damage stops at its pair.
 
 use std::path::Path;
@@ -113,7 +113,7 @@ fn a_damaged_large_value_can_be_overwritten_and_removed() {
     }
     for key in keys {
         assert!(is_corrupt(&tree.get(key)));
-        // Who asks for the old value is told, and nothing is changed.
+        // A call that asks for the old value gets the error, and changes nothing.
         assert!(is_corrupt(&tree.insert(key, "new")));
         assert!(is_corrupt(&tree.remove(key)));
         assert!(is_corrupt(&tree.get(key)));

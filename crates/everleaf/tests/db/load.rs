@@ -69,7 +69,7 @@ fn loads(db: &Db, rng: &mut Rng) {
             let seen = seen.iter().map(|pair| pair.map(vecs)).collect::<Result<Map, _>>();
             assert_eq!(seen.expect("memory"), then);
         }
-        // What was loaded can be changed like anything.
+        // Loaded pairs can be changed like any others.
         for _ in 0..50 {
             let (key, value) = (some_key(rng, kind), some_value(rng, 100));
             tree.put(&key, &value).expect("room");

@@ -1,6 +1,6 @@
 //! Most tests of the Db, in one program, so that they are linked once: `cargo test -p everleaf --test db
-//! memory::` runs those of one file. What needs a process of its own, measures time, or runs long,
-//! stands beside it.
+//! memory::` runs those of one file. Tests that need a process of their own, measure time, or run
+//! long stand beside it.
 
 #[path = "../cut/mod.rs"]
 mod cut;

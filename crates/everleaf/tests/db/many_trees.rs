@@ -317,8 +317,8 @@ fn use_one(db: &Db, model: &mut BTreeMap<String, u64>, name: &str, what: u64) ->
     }
 }
 
-/// What names the root is read again when it is needed. If it cannot be read, that call fails, and no other; a batch
-/// whose trees get new roots finds that out before its first change.
+/// The anchor names the root, and is read again when it is needed. If it cannot be read, that call fails, and no
+/// other; a batch whose trees get new roots finds that out before its first change.
 #[test]
 fn an_anchor_that_cannot_be_read_is_an_error_of_that_call() {
     const TREES: u64 = 400;

@@ -395,7 +395,7 @@ fn a_page_that_cannot_be_read_again_is_an_error_of_that_call() {
     db.close().expect("no fault");
 }
 
-/// What a check reads of a pool that is larger than its memory leaves that alone: each page is read once, and what
+/// A check of a pool that is larger than its memory leaves that memory alone: each page is read once, and what
 /// was in memory is there afterwards.
 #[test]
 fn a_check_leaves_in_memory_what_is_there() {

@@ -155,7 +155,7 @@ fn a_pool_that_is_moved_or_copied_is_whole_whether_it_was_killed_or_closed() {
             // Nothing of it hinders a pool of the old name.
             put(&Db::open(&from).expect("a new one"), 1);
         } else {
-            // What is done to the copy is done to the copy alone.
+            // Changes of the copy change the copy alone.
             assert!(fs::read(&from).expect("there") == before);
             assert_eq!(pairs(&Db::open(&from).expect("as it was")), 1000);
         }

@@ -50,7 +50,7 @@ fn is_told(error: &Error) -> bool {
     matches!(error, Error::Full { .. } | Error::EpochTooLarge { .. } | Error::SnapshotTooOld { .. })
 }
 
-/// What was said to have worked, or nothing if it is an option that had it fail.
+/// The result of a call that worked, or nothing if it is an option that had it fail.
 fn told<T>(done: everleaf::Result<T>, name: &str) -> Option<T> {
     match done {
         Ok(done) => Some(done),

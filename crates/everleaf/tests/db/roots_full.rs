@@ -45,8 +45,8 @@ fn pool() -> Db {
     options.open_on(Arc::new(SimIo::new(1)), Path::new("p.ever")).expect("a new pool")
 }
 
-/// The right half of such a root may be split itself before there is a root above the two: whoever splits it makes
-/// that one, and holds the half meanwhile.
+/// The right half of such a root may be split itself before there is a root above the two: the write that splits it
+/// makes that one, and holds the half meanwhile.
 #[test]
 fn the_half_of_a_root_is_split_before_there_is_a_root_above_it() {
     let seed = seed_or(1);

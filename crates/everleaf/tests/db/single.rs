@@ -168,7 +168,7 @@ fn what_single_operations_did_is_there_after_a_power_cut() {
     tree.put("c", "last").expect("room");
     assert_eq!(tree.pop_last().expect("sound"), Some(("c".into(), "last".into())));
     db.sync().expect("no fault");
-    // What follows is in an epoch that does not end.
+    // The next changes are in an epoch that does not end.
     assert!(tree.pop_first().expect("sound").is_some());
     assert_eq!(tree.clear().expect("sound"), 1);
     assert!(tree.insert_new("d", "lost").expect("room"));

@@ -26,7 +26,7 @@ fn snapshot_isolation() -> TransactionOptions {
     TransactionOptions::new().isolation(Isolation::Snapshot)
 }
 
-/// What a commit says that is refused.
+/// The tree and the key that a refused commit names.
 fn conflict(answer: everleaf::Result<()>) -> (String, Vec<u8>) {
     match answer {
         Err(Error::Conflict { tree, key, attempts: 1 }) => (tree.into(), key),

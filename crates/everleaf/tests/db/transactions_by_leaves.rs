@@ -57,7 +57,7 @@ fn nobody_keeps_anything_for_a_first_attempt_that_reads_keys() {
     assert_eq!(tree.get(far(9)).expect("sound").as_deref(), Some(&b"new"[..]));
 }
 
-/// What the transaction does after another thread has changed what it has read: each way is refused, and tried again.
+/// A step of the transaction after another thread has changed what it has read: each way is refused, and tried again.
 type Way = fn(&Transaction, &Tree) -> Result<()>;
 
 #[test]

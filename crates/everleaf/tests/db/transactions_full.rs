@@ -11,7 +11,7 @@ use everleaf_testing::{Rng, seed_or, times};
 
 const COUNTERS: usize = 4;
 
-/// What commits were told.
+/// The answers to commits, counted.
 #[derive(Default)]
 struct Told {
     whole: [AtomicU64; COUNTERS],

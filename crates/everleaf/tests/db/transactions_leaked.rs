@@ -1,4 +1,4 @@
-//! What is leaked changes nothing about what a commit validates: reads are noted when they happen.
+//! Leaks change nothing about what a commit validates: reads are noted when they happen.
 
 use std::mem::forget;
 

@@ -338,11 +338,11 @@ fn a_cursor_of_a_transaction_goes_as_in_a_map() {
     });
 }
 
-/// What a transaction has read in any of these ways fails its commit if another has changed it; and only that.
+/// A transaction that has read in any of these ways fails to commit if others have changed what it read, and only then.
 #[test]
 fn each_way_to_read_is_validated_and_nothing_beside_it() {
     type Read = fn(&Transaction, &Tree);
-    // Keys are 10, 20 … 90. What each reads of them; `no` is beside it.
+    // Keys are 10, 20 … 90. Each way reads the keys of the first list; those of the second one, `no`, are beside them.
     let reads: [(&str, Read, &[u8], &[u8]); 20] = [
         ("get", |tx, t| drop(tx.get(t, [20])), &[20], &[10, 21, 30]),
         ("get_into", |tx, t| drop(tx.get_into(t, [20], &mut Vec::new())), &[20], &[21]),
@@ -402,7 +402,7 @@ fn each_way_to_read_is_validated_and_nothing_beside_it() {
     });
 }
 
-/// What is removed, changed and put while an iterator of the same transaction is under way.
+/// Pairs are removed, changed and put while an iterator of the same transaction is under way.
 #[test]
 fn a_transaction_writes_while_it_iterates() {
     on_each(|db| {

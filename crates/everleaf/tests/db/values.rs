@@ -43,14 +43,14 @@ fn put_from(tree: &Tree, key: &[u8], value: &[u8]) -> everleaf::Result<()> {
     tree.put_from(key, dribble(value, End::Fails), value.len() as u64)
 }
 
-/// What there is of `value` in `len` bytes from `offset` on.
+/// The part of `value` that is in `len` bytes from `offset` on.
 fn part_of(value: &[u8], offset: u64, len: usize) -> &[u8] {
     let from = offset.min(value.len() as u64) as usize;
     &value[from..value.len().min(from.saturating_add(len))]
 }
 
 fn expect_part(tree: &Tree, key: &[u8], value: &[u8], offset: u64, len: usize) {
-    // What is not written to stays as it is.
+    // A byte that is not written to stays as it is.
     let mut buf = vec![0xEE; len];
     let n = tree.read_at(key, offset, &mut buf).expect("sound").expect("it is there");
     let wanted = part_of(value, offset, len);
@@ -198,7 +198,7 @@ fn as_a_map(db: &Db, seed: u64, steps: usize) {
                 );
             }
             _ => {
-                // What is behind the value stays in the reader.
+                // Bytes behind the value stay in the reader.
                 let both = [&value[..], b"more"].concat();
                 let mut reader = &both[..];
                 tree.put_from(&key, &mut reader, value.len() as u64).expect("room");
@@ -230,7 +230,7 @@ fn readers_and_parts_behave_as_a_map() {
     }
 }
 
-/// What a pool holds, in pages and in bytes of its file.
+/// The space that a pool takes, in pages and in bytes of its file.
 fn space(db: &Db) -> (Vec<(String, u64)>, u64, u64) {
     db.sync().expect("no fault");
     db.checkpoint().expect("no fault");
@@ -540,7 +540,7 @@ fn a_disk_that_fails_under_a_value_that_comes_leaves_the_old_one() {
             let before = space(&db);
             disk.fail_after(others, fault);
             let stored = put_from(&tree, b"k", &value);
-            // What is stored and has no room to become durable stays until there is some.
+            // A stored value that has no room to become durable stays until there is some.
             let now = if stored.is_ok() { &value } else { &old };
             let put = stored.and_then(|()| db.sync());
             if disk.take_struck().is_none() {

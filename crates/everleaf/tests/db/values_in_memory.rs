@@ -85,7 +85,7 @@ fn what_was_written_or_read_is_not_read_from_the_disk_again() {
     let tree = db.tree("t").expect("there");
     assert!(read(&disk, &tree) > 800 << 10, "it was closed");
     assert_eq!(read(&disk, &tree), 0, "what was read is there");
-    // What replaces a value, or comes in pieces, is no other value that was there.
+    // A value that replaces another one, or comes in pieces, is not read as one that was there.
     for i in 0..pairs {
         let new = value(i, 7, 2000);
         match i % 3 {
@@ -111,7 +111,7 @@ fn values_that_are_gone_take_no_memory() {
     let held = || db.stats().expect("sound").memory.value_bytes;
     (0..100_u64).for_each(|i| tree.put(i.to_be_bytes(), value(i, 1, 9000)).expect("room"));
     assert!(held() > 900_000, "{} bytes", held());
-    // What is replaced goes as well as what is removed.
+    // A replaced value goes as well as a removed one.
     (0..50_u64).for_each(|i| tree.put(i.to_be_bytes(), "short").expect("room"));
     (50..100_u64).for_each(|i| tree.delete(i.to_be_bytes()).expect("no fault"));
     assert!(held() < 100_000, "{} bytes of no values", held());
@@ -305,7 +305,7 @@ fn readers_never_see_a_value_of_before() {
         let db = Options::new().memory(memory).max_bytes(1 << 30);
         let db = db.open_on(Arc::new(SimIo::new(1)), cut::PATH).expect("opens");
         let (tree, stop) = (db.tree("t").expect("room"), AtomicBool::new(false));
-        // What a reader may rely on: a round of a key whose write has returned.
+        // A reader may rely on these: for each key a round whose write has returned.
         let done: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
         let key = |i: u64| match i % 4 {
             0 => [&[b'l'; 900][..], &i.to_be_bytes()].concat(),

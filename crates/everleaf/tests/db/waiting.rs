@@ -54,7 +54,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// What `body` returns, unless it hangs.
+/// Returns what `body` returns, unless it hangs.
 fn within<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     let runs = thread::spawn(move || sender.send(body()));
@@ -136,7 +136,7 @@ fn who_waits_ends_no_epoch_and_is_woken_by_its_end() {
     assert!(answers(threads).iter().all(Result::is_ok));
     assert!(matches!(poll(&mut next, &woken), Poll::Ready(Ok(()))));
     assert_eq!(woken.woken(), 2);
-    // What is durable needs no wait, and stays so.
+    // A durable epoch needs no wait, and stays durable.
     db.wait_durable(0).expect("durable");
     let other = db.clone();
     db.close().expect("no fault");
@@ -144,7 +144,7 @@ fn who_waits_ends_no_epoch_and_is_woken_by_its_end() {
     block_on(other.durable(mark)).expect("durable");
 }
 
-/// In a pool without threads an epoch that was ended is made durable by whoever waits for it, also if it ended meanwhile.
+/// In a pool without threads a waiter makes an ended epoch durable, also if it ended meanwhile.
 #[test]
 fn who_waits_where_there_are_no_threads_makes_durable_what_has_ended() {
     let io = SimIo::new(4);

@@ -52,8 +52,7 @@ impl Graph {
         }
     }
 
-    /// What had ended comes before what began then, among these nodes: by way of nodes for the ends, one after the
-    /// other.
+    /// Links each of these nodes to those that began after its end, by way of nodes for the ends, one after the other.
     pub fn add_times(&mut self, nodes: impl Iterator<Item = usize> + Clone) {
         let first = self.len();
         let mut ends: Vec<_> = nodes.clone().map(|node| (self.spans[node].1, node)).collect();
@@ -162,9 +161,8 @@ impl Graph {
         graph
     }
 
-    /// Who must come before whom, if one of two things is so: of each case two edges of which one is there. Adds that
-    /// one if the other would close a cycle, until nothing is to be added or there is a cycle. Says which case has no way
-    /// out.
+    /// Decides which node comes before which in cases of two edges, of which one is there. Adds that one if the other
+    /// would close a cycle, until nothing is to be added or there is a cycle. Says which case has no way out.
     pub fn decide(&mut self, mut open: Vec<[(usize, usize, Edge); 2]>) -> Option<[usize; 2]> {
         let mut place = vec![0; self.len()];
         loop {
@@ -174,7 +172,7 @@ impl Graph {
             }
             order.iter().enumerate().for_each(|(at, node)| place[*node] = at);
             let mut left = Vec::new();
-            // What was added here changes the order, which counts no more.
+            // Edges wait here: an added one changes the order, so that `place` counts no more.
             let mut added = Vec::new();
             for case in open {
                 let [is_first, is_second] =
@@ -209,7 +207,7 @@ impl Graph {
     }
 }
 
-/// What a cycle is called.
+/// The name of a cycle.
 pub fn name_of(cycle: &[Step]) -> String {
     let edges: Vec<_> = cycle.iter().map(|(_, edge)| *edge).collect();
     let count = edges.iter().filter(|edge| edge.is_rw()).count();

@@ -1,8 +1,8 @@
-//! What is wrong with a history.
+//! Finds what is wrong with a history.
 //!
-//! A key of a queue comes once and goes once. Who does not find it in a range has read the range before the key was put
-//! (rw), or after it was removed (wr). Mostly time says which, or one of the two contradicts what else is known. If
-//! neither does, nothing is concluded.
+//! A key of a queue comes once and goes once. A transaction that does not find it in a range has read the range before
+//! the key was put (rw), or after it was removed (wr). Mostly time says which, or one of the two contradicts what else is
+//! known. If neither does, nothing is concluded.
 //!
 //! ```text
 //! pop_first            one transaction: it finds no key before the one that it removes
@@ -28,19 +28,19 @@ enum End {
     Swept(Vec<u32>, u64),
 }
 
-/// What a run of threads has seen.
+/// All that a run of threads has seen.
 #[derive(Debug, Default)]
 pub struct History {
     done: BTreeMap<u32, Done>,
     /// The last list of each key: also of those that are gone.
     last: BTreeMap<u64, List>,
     ends: BTreeMap<u64, End>,
-    /// What is wrong with keys that are gone, or are not.
+    /// Errors about keys that are gone, or are not.
     wrong: Vec<String>,
     pub conflicts: u64,
 }
 
-/// Who has taken a key, and its list then.
+/// The transactions that have taken a key, and its list then.
 type Takers<'a> = Vec<(u32, &'a Done, &'a List)>;
 
 /// How the keys of a queue began and ended, by nodes.

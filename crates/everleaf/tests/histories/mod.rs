@@ -1,4 +1,4 @@
-//! What threads have read and written in transactions and by plain operations, held against any order in which these
+//! The reads and writes of threads, in transactions and by plain operations, held against any order in which these
 //! could have run one after the other.
 //!
 //! After *Elle: Inferring Isolation Anomalies from Experimental Observations* (Kingsbury and Alvaro, VLDB 2020).
@@ -43,7 +43,7 @@ const FORK: u64 = 1 << 40;
 /// From here on numbers are those of keys of a queue, see [`queue_key`].
 const QUEUE: u64 = 1 << 63;
 
-/// Who runs transactions, and on what.
+/// The threads that run transactions, and the keys that these use.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     pub isolation: Isolation,
@@ -91,7 +91,7 @@ pub struct Done {
     pub seen: Seen,
 }
 
-/// What one transaction has read and written, by the numbers of keys.
+/// The reads and writes of one transaction, by the numbers of keys.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
     /// Lists; an empty one was not there.

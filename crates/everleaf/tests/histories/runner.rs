@@ -530,7 +530,7 @@ pub fn record(
     left(db, done)
 }
 
-/// What transactions have read, and what they have left.
+/// The history of what transactions have read, and what they have left.
 pub fn left(db: &Db, done: Vec<(u32, Done)>) -> History {
     let mut there = BTreeMap::new();
     for name in db.tree_names().expect("sound") {

@@ -12,7 +12,7 @@ pub struct Dribble<'v> {
     end: End,
 }
 
-/// What a reader does behind its last byte.
+/// The behaviour of a reader behind its last byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum End {
     Ends,

@@ -12,7 +12,7 @@ pub fn tell(numbers: &[u64], path: &std::path::Path) -> String {
     format!("{} {}", numbers.join(","), path.display())
 }
 
-/// What a victim was told in the variable; none if it was not started as one.
+/// The numbers and the path that a victim was told in the variable; none if it was not started as one.
 pub fn told(variable: &str) -> Option<(Vec<u64>, String)> {
     let what = std::env::var(variable).ok()?;
     let (numbers, path) = what.split_once(' ').expect("numbers and a path");

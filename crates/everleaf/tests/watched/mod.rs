@@ -1,11 +1,11 @@
-//! What the tests of events and of figures watch.
+//! The pool that the tests of events and of figures watch.
 
 use everleaf::{Db, Error, Options, Stats};
 
 /// Old values take about that.
 pub const KEPT_BYTES: u64 = 256 << 10;
 
-/// What happened, as the pool says itself.
+/// Figures of what happened, as the pool says itself.
 pub struct Happened {
     /// With a snapshot and a transaction open, and old values kept for them.
     pub during: Stats,

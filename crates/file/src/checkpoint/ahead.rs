@@ -12,16 +12,16 @@
 //! the journal begins                      where it did     at run 1          at run 1
 //! ```
 //!
-//! So a page that each epoch changes keeps no more of the journal than what came after the run before the last. Who
-//! fetches a page that has left memory gets its newest image, be it ahead or not.
+//! So a page that each epoch changes keeps no more of the journal than what came after the run before the last. A fetch
+//! of a page that has left memory gets its newest image, be it ahead or not.
 //!
 //! **Large values.** The page table knows those that epochs have adopted up to where its root's journal begins, and no
 //! others: the journal says the rest again. So nothing moves that the journal says where it is. Runs that a durable
 //! epoch has freed it may forget at once, for the journal says that again, too. Values that an open has found in the
 //! journal count as adopted of late: they do not move until that part of the journal is gone.
 //!
-//! A crash makes nothing of what is here: all of it is memory, and the places of images that are ahead are free to who
-//! reads the file.
+//! A crash makes nothing of what is here: all of it is memory, and the places of images that are ahead are free to a
+//! reader of the file.
 
 use everleaf_pmem::error::Result;
 use everleaf_pmem::page::PageNo;

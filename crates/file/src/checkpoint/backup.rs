@@ -7,8 +7,8 @@
 //!
 //! Nothing that is in use at one moment is written over as long as it is held, so the moment can be
 //! copied for as long as that takes: the root with all that it names, and the journal behind it up to
-//! the end of the last whole epoch. Checkpoints, cleaning and cuts go on. What is written meanwhile takes other
-//! extents, or follows the end of the journal.
+//! the end of the last whole epoch. Checkpoints, cleaning and cuts go on. Bytes that are written meanwhile take other
+//! extents, or follow the end of the journal.
 //!
 //! The copy opens like the pool after a crash at that moment, or like a closed one if it was closed.
 //! Its checksums are seeded with the uuid, so it has the same one.
@@ -35,7 +35,7 @@ use crate::store::superblock::Super;
 const HOLE_BYTES: usize = 64 << 10;
 /// Where no epoch begins for so long, nobody writes.
 const CALM: Duration = Duration::from_millis(50);
-/// What memory here is for.
+/// Names this memory in errors.
 const WHAT: &str = "a backup";
 
 /// Bytes of the file that a copy needs: of one extent, which is held.

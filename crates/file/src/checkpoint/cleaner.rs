@@ -32,7 +32,7 @@ const LEAST_BYTES: u64 = 8 << 20;
 /// A free end of the file that is shorter stays while the pool is open.
 const SPARE_BYTES: u64 = 32 << 20;
 
-/// What a checkpoint has at hand.
+/// The working state of a checkpoint.
 pub(crate) struct CheckpointWork {
     begun: Instant,
     pub stream: Stream,
@@ -57,10 +57,10 @@ pub(crate) enum Sweep {
     Some,
     /// Extents that are not wholly alive, while too few are [ready](crate::limits::ready) on a full disk.
     Scant,
-    /// What makes a file that is closed much longer than it must be, or than so many extents, while no more bytes than
+    /// Extents that make a closed file much longer than it must be, or than so many extents, while no more bytes than
     /// these have to move.
     Closed { within: u64, budget: u64 },
-    /// What makes the file longer than it must be, or than so many extents.
+    /// Extents that make the file longer than it must be, or than so many extents.
     Short { within: u64 },
 }
 
@@ -209,7 +209,7 @@ impl Inner {
         let len = len.map_err(|e| Error::io("reading the length of the file", e))?;
         if len >= known.min(needed) {
             if len < known {
-                // What is gone was free. It may be somebody's again before it is written to.
+                // The part that is gone was free. It may be somebody's again before it is written to.
                 self.length.fetch_min(len, Ordering::Relaxed);
             }
             return Ok(());
@@ -258,7 +258,7 @@ impl Inner {
         self.spill_leaves(run, kept)
     }
 
-    /// Whether the table names this very image. What it says of it is in memory then.
+    /// Whether the table names this very image. Its part of the table is in memory then.
     fn is_alive(&self, head: &ImageHead) -> Result<bool> {
         let number = head.name.number;
         Ok(match head.name.kind {

@@ -1,4 +1,4 @@
-//! What a checkpoint writes of the page table: leaves that it has changed, most of them as it goes on.
+//! The part of the page table that a checkpoint writes: leaves that it has changed, most of them as it goes on.
 
 use std::sync::atomic::Ordering;
 
@@ -48,7 +48,7 @@ impl Inner {
             })?;
         }
         if first > 0 {
-            // What comes later in the run is newer, also for who has no root to tell him.
+            // Images that come later in the run are newer, also to a reader that has no root to say so.
             run.stamp = self.stamp.fetch_add(1, Ordering::Relaxed) + 1;
         }
         Ok(first > 0)

@@ -134,11 +134,11 @@ impl Drop for Panicked<'_> {
 
 impl Inner {
     /// Writes images of all that was changed before this call and frees journal: by a run that
-    /// begins after the call, which all share who call before it begins.
+    /// begins after the call, and that is shared by all who call before it begins.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         self.life.check()?;
         self.callers.fetch_add(1, Ordering::SeqCst);
-        // Who rests sees that it should not.
+        // A checkpoint that rests sees that it should not.
         drop(lock(&self.work));
         self.wake.notify_all();
         let ran = self.checkpoint_steadily();
@@ -180,7 +180,7 @@ impl Inner {
         self.regain(wrote)
     }
 
-    /// The same, by who has the lock for it. Says whether there was anything to do.
+    /// The same, by a thread that has the lock for it. Says whether there was anything to do.
     pub(crate) fn checkpoint_once(&self, pace: Pace, sweep: Sweep) -> Result<bool> {
         self.ready_for_checkpoint()?;
         self.expect_length()?;
@@ -459,14 +459,14 @@ impl Inner {
                 }
             }
         });
-        // What a torn step changed must not be in a root.
+        // Changes of a torn step must not be in a root.
         visited.map_err(|_| self.torn())?;
         fits
     }
 
     fn take_dirty(&self) -> Result<Vec<PageNo>> {
         self.collect_changed()?;
-        // Whoever has a slot may want those that were recovered, and whoever collects has the changed ones and wants slots.
+        // A thread with a slot may want those that were recovered, and one that collects has the changed ones and wants slots.
         let mut changed = lock(&self.changed);
         let mut recovered = lock(&self.recovered);
         fallible::more(&mut changed, recovered.len(), "the list of changed pages")?;

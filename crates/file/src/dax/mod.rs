@@ -4,7 +4,7 @@
 //! step ── store ──> mapped page ── flush, fence ──> durable
 //! ```
 //!
-//! There is no journal and no epoch. What is durable is what has been flushed and fenced, in units of
+//! There is no journal and no epoch. Stores are durable when they have been flushed and fenced, in units of
 //! 8 bytes; the layer above keeps the order that makes its operations failure-atomic. The file is
 //! mapped with `MAP_SYNC`, which only DAX file systems grant: there, what is flushed can be found
 //! again after a power failure. Elsewhere the open is refused, unless [`DaxOptions::emulate`] says
@@ -46,7 +46,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What changes together and does not fit 8 bytes is written beside what it replaces, flushed and
+//! Data that changes together and does not fit 8 bytes is written beside what it replaces, flushed and
 //! fenced; then one store of 8 bytes names it, and is flushed and fenced too. All words of page 0 are
 //! zero in a new pool; [`Dax::is_fresh`] asks for that, so page 0 gets its first contents when all
 //! else has been set up and fenced.
@@ -79,15 +79,15 @@ pub struct DaxOptions {
     /// Pages of a new pool, for which blocks are reserved. An existing pool that has fewer is
     /// enlarged, one that has more keeps them. 0: as many as there are, which a new pool refuses.
     pub pages: PageNo,
-    /// What the layer above puts into pages; a pool with another hash is not opened.
+    /// The hash of what the layer above puts into pages; a pool with another one is not opened.
     pub layout_hash: u64,
     /// Whether to make the pool if it is missing.
     pub create: bool,
     /// Whether to change nothing in the file. Stores are then private to this handle and are lost
     /// with it, so that a layer above may recover before it reads; steps are refused.
     pub read_only: bool,
-    /// Whether to accept a file that is not on a DAX file system. What is stored then survives the
-    /// death of the process, and is lost in a power failure. Lines are flushed all the same.
+    /// Whether to accept a file that is not on a DAX file system. Stores then survive the
+    /// death of the process, and are lost in a power failure. Lines are flushed all the same.
     pub emulate: bool,
     /// How lines are written back. `None`: the best that the processor has, or fences alone if the
     /// platform reports that its caches survive (eADR).

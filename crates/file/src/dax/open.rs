@@ -26,12 +26,12 @@ fn descriptor(file: &dyn IoFile) -> io::Result<BorrowedFd<'_>> {
     file.descriptor().ok_or_else(|| ErrorKind::Unsupported.into())
 }
 
-/// Reserves blocks for the first `pages` pages and makes the file's length durable. What is there
-/// stays; a file that has all its blocks is left as it is.
+/// Reserves blocks for the first `pages` pages and makes the file's length durable. Bytes that are there
+/// stay; a file that has all its blocks is left as it is.
 fn reserve(file: &dyn IoFile, g: Geometry, pages: PageNo) -> Result<()> {
     let bytes = page_offset(pages, g);
     let failed = |e| Error::io(format!("reserving {} bytes for the pool", Grouped(bytes)), e);
-    // What cannot be mapped gets no blocks.
+    // A file that cannot be mapped gets no blocks.
     let fd = descriptor(file).map_err(failed)?;
     let before = file.len().map_err(failed)?;
     // A device that cannot have them is not filled until it says so, which others would feel.
@@ -128,7 +128,7 @@ impl Dax {
             map(&*file, path, g, has, options)?;
             reserve(&*file, g, pages)?;
             if superblock.open_generation == 0 {
-                // Whoever made it may have failed to make its name durable.
+                // Its maker may have failed to make its name durable.
                 io.sync_dir(path).map_err(|e| refused(path, e))?;
             }
         }

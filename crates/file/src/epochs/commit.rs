@@ -27,7 +27,7 @@ use crate::limits::room::is_want_of_room;
 use crate::observe::{self, EpochEnd, PoolState};
 use crate::store::format::EXTENT_BYTES;
 
-/// Zeros that are written ahead of the journal's end at once, at most: who waits for the block waits
+/// Zeros that are written ahead of the journal's end at once, at most: a thread that waits for the block waits
 /// for them, too.
 const AHEAD_BYTES: u64 = 1 << 20;
 /// The same for a journal that is almost empty: a new pool takes little of the disk. The more there is, the more
@@ -170,7 +170,7 @@ impl Inner {
         self.life.check()?;
         debug_assert!(!rules::is_in_step(), "a thread that waits for its own step waits for ever");
         let Ok((slot, epoch)) = self.epochs.enter() else { return Err(self.torn()) };
-        // Under the lock: whoever closes or poisons the file and then locks this slot either waits
+        // Under the lock: a thread that closes or poisons the file and then locks this slot either waits
         // for this step or is seen by it.
         let barrier = self.barrier.load(Ordering::SeqCst);
         if barrier & (FULL - 1) != 0 {
@@ -334,7 +334,7 @@ impl Inner {
         Ok(EpochEnd { epoch, record_bytes, value_bytes, is_commit, took, pool })
     }
 
-    /// Figures for who listens.
+    /// Figures for listeners.
     pub(crate) fn state(&self) -> PoolState {
         PoolState {
             journal_bytes: self.bounds.journal(),
@@ -431,7 +431,7 @@ impl Inner {
         if self.started.load(Ordering::Acquire) {
             return Ok(());
         }
-        // What an earlier process wrote and did not live to sync must not be overtaken: the copy of
+        // Writes that an earlier process did not live to sync must not be overtaken: the copy of
         // the superblock that was read, for the other one is written over now, and blocks.
         self.sync_data("syncing the superblock")?;
         let is_new = begins.place == 0;
@@ -444,7 +444,7 @@ impl Inner {
         self.write_super(|s| {
             s.clean = false;
             s.open_generation += 1;
-            // What recovery has kept is durable by now.
+            // Blocks that recovery has kept are durable by now.
             s.journal_floor = next.number;
             if is_new {
                 s.journal = next;
@@ -456,7 +456,7 @@ impl Inner {
 
     /// Sees to it that a chain needs no memory for blocks with so many bytes of records.
     fn make_chain_room(&self, chain: &mut Chain, records: usize) -> Result<()> {
-        // What a record that does not fit leaves of an extent.
+        // Bytes of records that an extent has, at least, when the next one does not fit.
         let least = EXTENT_BYTES as usize - BLOCK_HEAD - (RECORD_HEAD + usize::from(u16::MAX));
         // Two that it leaves early because it draws in.
         let extents = records / least + 2 + 2;
@@ -603,13 +603,13 @@ impl Inner {
 
     /// Says how full the journal is, and calls for a checkpoint.
     pub(crate) fn count_journal(&self, commit: &Commit) {
-        // What the program's open epoch has there no checkpoint frees before it has ended.
+        // No checkpoint frees the blocks of the program's open epoch before it has ended.
         let chain = &commit.chain;
         let end = if self.ahead.is_manual { chain.whole_end().1 } else { chain.written };
         let busy = end - chain.begun;
         self.bounds.bulk.set_live(self.places().extents.counts().0);
         self.bounds.set_journal(busy, &self.barrier);
-        // What an epoch that goes on keeps in the journal, another checkpoint does not free.
+        // Another checkpoint does not free what an epoch that goes on keeps in the journal.
         let full = busy > self.journal_bound / 2 && !self.ahead.is_stuck(self.epochs.now());
         let due = full || self.bounds.is_dirty() || self.bounds.bulk.is_too_much();
         self.call_checkpoint(due);

@@ -33,7 +33,7 @@ const MANY_TREES: usize = 64;
 const PLACE_BYTES: u64 = 20;
 const _: () = assert!(PLACE_BYTES as usize > (size_of::<(PageNo, u64)>() + 1) * 8 / 7);
 
-/// What the steps of one slot have counted.
+/// The counts that the steps of one slot have made.
 #[derive(Debug, Default)]
 pub(crate) struct SlotCounts {
     /// In the order of trees.
@@ -88,7 +88,7 @@ impl SlotCounts {
         self.trees[self.last].epochs[i] += by;
     }
 
-    /// What was counted of a tree and nobody has taken.
+    /// The pairs that were counted of a tree and that nobody has taken.
     fn of(&self, tree: PageNo) -> i64 {
         let found = self.trees.binary_search_by_key(&tree, |count| count.tree);
         found.map_or(0, |at| self.trees[at].epochs.iter().sum())
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(block.len(), RECORD_HEAD + 2 * ENTRY_BYTES, "of 7 there is nothing to say");
         assert_eq!(pairs(&counts), [], "the epoch is not durable");
         assert_eq!((of(&counts, &slots, 3), of(&counts, &slots, 9)), (1, 7), "nor lost");
-        // What is in a block is not put into another one.
+        // Counts that are in a block are not put into another one.
         assert!(end(&mut counts, 4, &mut slots).is_empty());
         counts.publish();
         assert_eq!(pairs(&counts), [(3, 1), (9, 6)]);

@@ -4,13 +4,13 @@
 //! in a [list](super::waits). Both are woken when an epoch has become durable, and when that cannot happen any more:
 //! writes have stopped, or the file was closed.
 //!
-//! **No wakeup is lost.** A future looks at the clock and leaves its waker under the lock of the list. Who
-//! publishes an epoch, poisons the file or ends it does so first, and takes the lock after that. So it
+//! **No wakeup is lost.** A future looks at the clock and leaves its waker under the lock of the list. A thread
+//! that publishes an epoch, poisons the file or ends it does so first, and takes the lock after that. So it
 //! either finds the waker, or the future has seen what it did.
 //!
 //! **Epochs end while somebody waits.** In a file whose epochs end by themselves, an epoch in which nobody
-//! does anything goes on. So who waits asks for the end of the running epoch after an interval, and of the
-//! next one, until its own is durable. In other files it waits for whoever ends epochs; one that has ended, it makes
+//! does anything goes on. So a waiter asks for the end of the running epoch after an interval, and of the
+//! next one, until its own is durable. In other files it waits for whoever ends epochs; it makes one that has ended
 //! durable itself where no task does.
 //!
 //! A waker is called without any lock that it could want, but sometimes by a thread that is in the midst of
@@ -40,7 +40,7 @@ impl Inner {
         self.check_writable().err().map(Err)
     }
 
-    /// Whether nobody makes an epoch durable that has ended but who waits for it.
+    /// Whether only those who wait for an epoch that has ended make it durable.
     fn is_for_who_waits(&self, epoch: u64) -> bool {
         self.ahead.is_manual && self.ahead.syncs.get().is_none() && epoch <= self.last_ended()
     }
@@ -59,7 +59,7 @@ impl Inner {
             // It need not wait for the task, if there is one.
             return self.wait_durable(epoch).map(|()| true);
         }
-        // Somebody may end it now, and leave it to who waits.
+        // Somebody may end it now, and leave it to those who wait.
         let is_own = || until.is_none() && self.is_for_who_waits(epoch);
         let is_durable = self.epochs.await_durable(epoch, until, || {
             self.check_writable()?;

@@ -40,7 +40,7 @@ impl Inner {
         }
         let is_of_use = self.ahead.is_manual && !self.ahead.is_stuck(self.epochs.now());
         if is_of_use && self.bounds.is_journal_full() {
-            // Its error is that of who asked for it, or shows again.
+            // Its error is that of the caller who asked for it, or shows again.
             let _ = self.checkpoint();
         }
         let mut commit = lock(&self.commit);

@@ -1,4 +1,4 @@
-//! What an epoch changed, how it is committed, and when it is durable.
+//! The changes of an epoch, how it is committed, and when it is durable.
 
 pub(crate) mod commit;
 pub(crate) mod counts;

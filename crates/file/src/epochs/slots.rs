@@ -40,12 +40,12 @@ impl Changed {
     }
 }
 
-/// What one slot keeps.
+/// The changes that one slot keeps.
 #[derive(Debug, Default)]
 pub(crate) struct SlotChanges {
     /// Records of the epochs with an even and with an odd number.
     pub bufs: [Vec<u8>; 2],
-    /// What has changed here since somebody took the list.
+    /// Pages and runs that have changed here since somebody took the list.
     pub dirty: Vec<Changed>,
     /// How much of `bufs` [`WriteBounds`](crate::limits::bounds::WriteBounds) know of.
     told: [usize; 2],

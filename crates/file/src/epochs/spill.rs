@@ -1,6 +1,6 @@
 //! Epochs that are longer than memory should hold of them.
 //!
-//! Where no thread ends epochs, the program does, whenever it likes. What steps have noted by then would
+//! Where no thread ends epochs, the program does, whenever it likes. The records of its steps would by then
 //! fill memory, and be written all at once. So when the slots hold much of the running epoch, it is *spilled*:
 //! a task takes what they hold, step by whole step, and writes that to the journal as blocks which do not end the
 //! epoch; or the next writer does, where there is no task or it does not get on. The block that ends it is the last
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Nothing waits for a spill, but for one that cannot begin: while an epoch that has ended is being synced, the next one
-//! stays in memory. Who finds that a lot is there, and has nothing in hand, waits for that sync and spills. When 64 times as much has been written, a task syncs that, together with large
-//! values, so that the end of the epoch finds little that the disk still has to write. The writer does it where there
-//! is no task, or the disk is far behind.
+//! stays in memory. A writer that finds a lot there, and has nothing in hand, waits for that sync and spills. When 64
+//! times as much has been written, a task syncs that, together with large values, so that the end of the epoch finds
+//! little that the disk still has to write. The writer does it where there is no task, or the disk is far behind.
 //!
 //! The chain of the journal *goes on from* the epoch's first block until the epoch has ended: what a
 //! superblock says, and what a backup copies, is [`Chain::whole_end`](crate::inner::Chain::whole_end).
@@ -42,7 +42,7 @@ impl Inner {
     pub(crate) fn spill_soon(&self) -> Result<()> {
         match self.ahead.syncs.get() {
             Some(task) if !self.spills.is_overdue(self.epochs.peek(), &self.bounds) => {
-                // Whoever tells of more from now on asks again.
+                // A slot that tells of more from now on asks again.
                 self.barrier.fetch_and(!SPILL, Ordering::SeqCst);
                 task.wake();
                 Ok(())
@@ -51,7 +51,7 @@ impl Inner {
         }
     }
 
-    /// What the task does that [somebody](Self::spill_soon) has asked for.
+    /// Does, in the task, what [`spill_soon`](Self::spill_soon) has asked for.
     ///
     /// # Errors
     /// Those of [`spill`](Self::spill).
@@ -80,7 +80,7 @@ impl Inner {
     /// # Errors
     /// Those of writing: another one than that has poisoned the file.
     fn try_spill(&self) -> Result<()> {
-        // Not to be waited for: who ends the epoch may wait for a batch of this thread.
+        // Not to be waited for: the thread that ends the epoch may wait for a batch of this one.
         let commit = match self.commit.try_lock() {
             Ok(commit) => commit,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -109,7 +109,7 @@ impl Inner {
     /// Spills the running epoch, behind what has ended before it: where that is not durable, it becomes so if the caller
     /// `waits`, and else nothing is spilled.
     fn spill_with(&self, mut commit: MutexGuard<'_, Commit>, waits: bool) -> Result<()> {
-        // Whoever tells of more from now on asks again.
+        // A slot that tells of more from now on asks again.
         self.barrier.fetch_and(!SPILL, Ordering::SeqCst);
         self.check_writable()?;
         let kept = if waits { self.keep_last(&mut commit)? } else { None };
@@ -126,7 +126,7 @@ impl Inner {
     fn spill_running(&self, commit: &mut Commit) -> Result<()> {
         let epoch = self.epochs.now();
         debug_assert!(self.epochs.peek().0 + 1 == epoch, "it is not closed without this lock");
-        // What there was no room for is to be written first.
+        // Records that there was no room for are to be written first.
         let is_left = commit.block.len() > BLOCK_HEAD;
         if is_left || self.spills.is_due(self.epochs.peek(), &self.bounds) {
             self.gather_running(commit, epoch)?;
@@ -150,7 +150,7 @@ impl Inner {
         if !self.spills.is_loose() {
             return Ok(());
         }
-        // What is written meanwhile may be in this sync, or wait for the next one.
+        // Bytes that are written meanwhile may be in this sync, or wait for the next one.
         self.spills.begin_sync();
         self.sync_data("syncing the journal")
     }

@@ -13,11 +13,11 @@ use crate::workers::Waker;
 /// An epoch whose end somebody waits for lasts no longer, however long the interval.
 const WAITED_FOR: Duration = Duration::from_millis(10);
 
-/// Who is to end epochs, and when.
+/// When epochs are to end, and by which task.
 #[derive(Debug)]
 pub(crate) struct Ticker {
     interval: Duration,
-    /// None if nobody ends epochs but who waits for them.
+    /// None if only those who wait for epochs end them.
     waker: OnceLock<Waker>,
     /// The last epoch that is to end.
     begun: AtomicU64,

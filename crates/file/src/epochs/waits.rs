@@ -9,7 +9,7 @@ use everleaf_pmem::fallible;
 use everleaf_pmem::locks::Mutex;
 use everleaf_pmem::sync::lock_plain as lock;
 
-/// What memory here is for.
+/// Names this memory in errors.
 const LIST: &str = "the list of those who wait for an epoch";
 /// Wakers that are taken at a time: what is called with the lock in hand could want it.
 const AT_ONCE: usize = 32;
@@ -29,7 +29,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// Leaves a waker for `epoch`, at the place `at` that the future has, or gets now. What was left there
+    /// Leaves a waker for `epoch`, at the place `at` that the future has, or gets now. One that was left there
     /// before takes the place of `waker`: dropping it may drop a task, and so another future of this list.
     pub fn leave(
         &mut self,

@@ -5,8 +5,8 @@
 //! is durable, and a sync does nothing: with the last handle to the [`MemoryIo`] and to its files everything is gone.
 //! Other programs see nothing of them, and do not inherit them. In a forked process the files are those of the parent.
 //!
-//! No file becomes longer than a bound. What would make it so fails as on a full disk, before it writes anything: that
-//! is what a pool can live with. Other programs take memory, too, so the system may refuse some before: that is a full
+//! No file becomes longer than a bound. A call that would make it so fails as on a full disk, before it writes anything:
+//! a pool can live with that. Other programs take memory, too, so the system may refuse some before: that is a full
 //! disk as well. A system that hands out more than it has does not refuse; it ends a process.
 
 use std::collections::BTreeMap;
@@ -32,14 +32,14 @@ pub struct MemoryIo {
     names: Arc<Mutex<BTreeMap<PathBuf, Arc<Content>>>>,
 }
 
-/// What a name stands for.
+/// The file that a name stands for.
 #[derive(Debug)]
 struct Content {
     file: File,
     locks: Mutex<Locks>,
 }
 
-/// Who has locked a file.
+/// How handles have locked a file.
 #[derive(Debug, Default)]
 struct Locks {
     is_alone: bool,

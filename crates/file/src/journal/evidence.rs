@@ -6,10 +6,9 @@
 //! proves nothing, because its epoch starts where the chain ends or before. A head of a lower
 //! generation than the chain's last block has been left by an earlier open, which was not acknowledged.
 //!
-//! One more thing is no tail. What stands at the *start of an extent* begins with the head of an image or of a
-//! block of this pool, or is zero: the bytes of values come behind heads. So a whole block of another pool there
-//! was put there by somebody else, and what was there before is gone. Elsewhere in an extent it may be a
-//! value's bytes.
+//! One more thing is no tail. The *start of an extent* is the head of an image or of a block of this pool, or
+//! zero: the bytes of values come behind heads. So a whole block of another pool there was put there by somebody
+//! else, and what was there before is gone. Elsewhere in an extent it may be a value's bytes.
 
 use everleaf_pmem::error::Result;
 
@@ -23,13 +22,13 @@ enum Says {
     Nothing,
     /// The block is in the tail.
     Tail,
-    /// What is missing was durable.
+    /// The missing blocks were durable.
     Durable,
 }
 
 /// A byte of the file that proves that the block `end.number` was durable.
 ///
-/// `stopped` says how far the blocks went on after `end`. What follows them may be in any part of the
+/// `stopped` says how far the blocks went on after `end`. Blocks that follow them may be in any part of the
 /// same extent or of the next, and in any extent that begins with a piece of the tail.
 pub(super) fn find(
     reader: &mut Reader<'_>,

@@ -105,7 +105,7 @@ pub(crate) struct JournalMark {
     pub epoch: u64,
 }
 
-/// What the head of a block says.
+/// The facts in the head of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockFacts {
     pub number: u64,

@@ -74,7 +74,7 @@ impl Reader<'_> {
         self.bytes(at, EXTENT_BYTES as usize)
     }
 
-    /// What is where a block's head would be; zeros if the file ends before.
+    /// The bytes where a block's head would be; zeros if the file ends before.
     pub(super) fn head(&mut self, at: u64) -> Result<[u8; BLOCK_HEAD]> {
         if let Some((_, head)) = self.other.filter(|other| other.0 == at) {
             return Ok(head);

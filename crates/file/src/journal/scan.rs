@@ -55,7 +55,7 @@ pub(crate) struct Record<'a> {
     pub epoch: u64,
 }
 
-/// What the chain holds.
+/// The contents of the chain.
 #[derive(Debug, Default)]
 pub(crate) struct JournalScan {
     /// The payloads of whole epochs, back to back, without heads.
@@ -140,7 +140,7 @@ struct Walker<'a> {
     /// The block before.
     last: Option<BlockFacts>,
     scan: JournalScan,
-    /// What was ever a next extent, or the extent of a block.
+    /// Extents that were ever a next one, or that of a block.
     seen: HashSet<u32>,
     /// At the end of the last whole epoch.
     whole: Mark,
@@ -219,7 +219,7 @@ impl<'a> Walker<'a> {
         // Of an earlier open, and a later one has told that its epoch is lost.
         let is_lost = facts.number >= self.floor && facts.generation < self.generation;
         let Some(last) = self.last else {
-            // What does not follow was left by an earlier open: its epoch was torn, and later opens
+            // A block that does not follow was left by an earlier open: its epoch was torn, and later opens
             // have gone on from the block before.
             let is_next = is_linked && !is_lost && facts.epoch > self.after;
             return Ok(is_next.then_some((facts, len)));
@@ -367,7 +367,7 @@ impl<'a> Walker<'a> {
         is_good: &mut dyn FnMut(&[u8], PageNo) -> Result<bool>,
     ) -> Result<bool> {
         let pieces = &self.scan.pieces[self.before.pieces..self.whole.pieces];
-        // What the same epoch frees may be overwritten once the epoch is durable.
+        // Values that the same epoch frees may be overwritten once the epoch is durable.
         let mut freed: Vec<(PageNo, u64)> = Vec::new();
         self.scan.walk_pieces(pieces, |record| match record.tag {
             TAG_FORGET => {
@@ -409,7 +409,7 @@ impl<'a> Walker<'a> {
         let floor = self.floor;
         let has_more = self.at.number != self.whole.end.number;
         let mut keep = self.whole;
-        // What a checkpoint knew of may have been freed by then, and its images overwritten.
+        // Values that a checkpoint knew of may have been freed by then, and their images overwritten.
         let may_tear = keep.end.number > floor;
         let is_good = keep.pieces == 0
             || self.is_on_disk()? && (!may_tear || self.is_adopted_good(is_good)?);

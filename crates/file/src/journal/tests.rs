@@ -306,7 +306,7 @@ fn adopted_images_that_are_bad_make_a_torn_tail() {
         };
         assert_eq!(scan(true, 0).expect("good").end, end);
         assert_eq!(scan(false, 0).map(|s| s.last_epoch).ok(), (!later).then_some(1));
-        // A checkpoint knew of it, and what it adopted may be gone since: who reads it finds out.
+        // A checkpoint knew of it, and what it adopted may be gone since: a reader finds out.
         assert_eq!(scan(false, end.number).expect("durable").last_epoch, 2);
         assert!(scan(false, end.number + 1).is_err(), "a block that was durable is missing");
     }

@@ -36,7 +36,7 @@ use crate::observe::Stall;
 use crate::options::FileOptions;
 use crate::values::bulk::Bulk;
 
-/// What a slot may keep to itself.
+/// Bytes that a slot may keep to itself.
 pub(crate) const TELL_BYTES: usize = 8 << 10;
 /// Changed pages that a slot may keep to itself.
 pub(crate) const TELL_PAGES: usize = 16;
@@ -63,7 +63,7 @@ const JOURNAL_LEAST: u64 = 1 << 20;
 const ROUNDS: usize = 4;
 /// Slots hold no more of an epoch than so many spills would write.
 const HELD_SPILLS: u64 = 8;
-/// What so many spills have written is synced.
+/// A sync follows when the bytes of so many spills have been written, those of large values among them.
 const LOOSE_SPILLS: u64 = 64;
 /// Those who wait are woken in so many groups.
 const GROUPS: usize = 64;
@@ -75,12 +75,12 @@ const _: () = {
     assert!(ROUNDS >= 2 && GROUPS.is_power_of_two());
 };
 
-/// Who waits for a turn.
+/// The queue for turns.
 #[derive(Debug, Default)]
 struct Queue {
     /// The number that the next one draws.
     next: u64,
-    /// Whose number is below this may go on.
+    /// Threads with numbers below this may go on.
     open: u64,
     /// Of this round and those before it: how many turns were given and are not used up yet, and
     /// what `open` was when it began.
@@ -133,7 +133,7 @@ pub(crate) struct WriteBounds {
     journal_now: AtomicU64,
     /// Pages that may be changed and not written; `u64::MAX` if there is no bound.
     changed_most: AtomicU64,
-    /// The same where nobody waits for a checkpoint: who writes is refused then.
+    /// The same where nobody waits for a checkpoint: a writer is refused then.
     held_most: AtomicU64,
     /// Pages that were changed since the last checkpoint began, as far as slots have told, and those that it
     /// has still to write.
@@ -152,7 +152,7 @@ pub(crate) struct WriteBounds {
     pub waits: AtomicU64,
 }
 
-/// What a slot may note before its thread waits again.
+/// How much a slot may note before its thread waits again.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turn {
     /// Of all bytes that the slot has ever noted.
@@ -349,7 +349,7 @@ impl WriteBounds {
         }
     }
 
-    /// Slowly fewer: who has a turn takes it to be as long as those that come after it.
+    /// Slowly fewer: a thread with a turn takes it to be as long as those that come after it.
     fn count_writers(&self, writers: u64) {
         let fewer = self.writers.load(Relaxed) * 7 / 8;
         self.writers.store(writers.max(fewer).max(1), Relaxed);
@@ -577,7 +577,7 @@ impl Spills {
         }
     }
 
-    /// What a slot may keep to itself.
+    /// Bytes that a slot may keep to itself.
     pub fn tell_bytes(&self) -> usize {
         TELL_BYTES.min(usize::try_from(self.at()).unwrap_or(usize::MAX))
     }
@@ -640,7 +640,7 @@ impl Spills {
         self.loose.fetch_add(bytes, Relaxed);
     }
 
-    /// What was written so far is about to be synced.
+    /// All that was written so far is about to be synced.
     pub fn begin_sync(&self) {
         self.loose.store(0, Relaxed);
     }

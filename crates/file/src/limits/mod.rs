@@ -1,4 +1,4 @@
-//! Who waits and what is refused: bounds, room on the disk, and what is kept in reserve.
+//! Waits and refusals: bounds, room on the disk, and what is kept in reserve.
 
 pub(crate) mod bounds;
 pub(crate) mod ready;

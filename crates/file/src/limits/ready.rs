@@ -1,7 +1,7 @@
 //! Room on the disk before it is needed, so that a full disk refuses what is added, and never what makes room.
 //!
-//! Nothing is written over, so also who deletes needs room: for records, for images of the pages that have
-//! changed, for a root. A free extent is *ready* if the disk has blocks for all of it. Of those there are as many
+//! Nothing is written over, so a writer that deletes needs room, too: for records, for images of the pages that have
+//! changed, for a root. A free extent is *ready* if the disk has blocks for all of it. There are as many of those
 //! as take
 //!
 //! ```text
@@ -12,8 +12,7 @@
 //! So a commit and a checkpoint find room on a disk that is full. A slot that tells of its changes looks whether
 //! it is so. If not, the next writer, before it latches anything, has the disk give blocks to more extents. If the
 //! disk has none, a checkpoint comes first, unless the program ends epochs: it frees the journal and cleans. Then
-//! who adds something is refused.
-//! Who deletes goes on, and is content with half of the spare ones.
+//! a writer that adds something is refused. One that deletes goes on, and is content with half of the spare ones.
 //!
 //! A short file has nothing ready, so that small pools stay small; and where the system cannot give blocks
 //! ahead, none has.
@@ -49,8 +48,8 @@ impl Inner {
         self.bounds.changed() + lock(&self.recovered).len() as u64
     }
 
-    /// Extents that are to be ready if so many pages have `changed`: for who `adds` something, or for who makes
-    /// room.
+    /// Extents that are to be ready if so many pages have `changed`: for a writer that `adds` something, or for one that
+    /// makes room.
     pub(crate) fn owed(&self, places: &Places, changed: u64, adds: bool) -> u64 {
         let in_use = places.extents.in_use();
         if !self.reserve.is_due(in_use) {
@@ -59,7 +58,7 @@ impl Inner {
         let room = |bytes: usize| ImageKey::room(bytes, &(0..0)) as u64;
         let pages = changed * room(self.region.geometry().page_bytes());
         let leaves = changed.min(places.leaves()) * room(LEAF_BYTES);
-        // What no image fits in at the end of an extent.
+        // Some more, for ends of extents that no image fits in.
         let bytes = (pages + leaves) / 64 * 65 + self.spills.unwritten(&self.bounds);
         bytes.div_ceil(EXTENT_BYTES) + self.reserve.spare(in_use, adds)
     }
@@ -178,7 +177,7 @@ impl Inner {
     /// A writer sees to room, before it latches anything. A batch goes on in any case.
     ///
     /// # Errors
-    /// The disk is full, for who adds something.
+    /// The disk is full, for a writer that adds something.
     #[cold]
     pub(crate) fn expect_reserve(&self, adds: bool) -> Result<()> {
         if !adds && lock(&self.reserve.state).is_out && self.readiness(false) >= 0 {
@@ -190,7 +189,7 @@ impl Inner {
                 self.barrier.fetch_or(SCANT, Ordering::SeqCst);
                 if adds && !epoch::epoch_is_pinned() { Err(error) } else { Ok(()) }
             }
-            // It shows again, or is that of who asked for a checkpoint.
+            // It shows again, or is that of the caller who asked for a checkpoint.
             _ => Ok(()),
         }
     }
@@ -207,7 +206,7 @@ impl Inner {
     }
 
     /// As [`cover`](Self::cover); where the disk is full, by a checkpoint. But that would wait for the epoch of a
-    /// batch: who makes one calls for it before.
+    /// batch: the maker of one calls for it before.
     ///
     /// # Errors
     /// Those of `cover`.
@@ -222,7 +221,7 @@ impl Inner {
         let _wanted = self.reserve.want(more);
         // The journal keeps what becomes durable while a checkpoint runs: the second one frees that.
         for _ in 0..2 {
-            // Its error shows again, or is that of who asked for it.
+            // Its error shows again, or is that of the caller who asked for it.
             let _ = self.checkpoint();
             covered = self.cover(more);
             if covered.is_ok() {
@@ -245,7 +244,7 @@ impl Inner {
     }
 
     /// Extents that cleaning is to make ready where the disk is full: those that are missing, and some for
-    /// who adds something now or next.
+    /// writers that add something now or next.
     pub(crate) fn missing(&self) -> u64 {
         let some = (self.places().extents.in_use() / CLEANED_SHARE).max(self.reserve.wanted());
         (some as i64 - self.readiness(true)).max(0) as u64
@@ -266,7 +265,7 @@ impl Inner {
             if self.missing() == 0 {
                 return Ok(());
             }
-            // What the last root needed may have its blocks.
+            // Extents that the last root needed may have their blocks.
             let covered = self.cover(0);
             let now = self.readiness(true);
             let goes_on = covered.is_err_and(|e| is_want_of_room(&e)) || now >= 0;
@@ -275,7 +274,7 @@ impl Inner {
             }
             before = now;
             match self.checkpoint_once(Pace::Full, Sweep::Scant) {
-                // What the checkpoint itself was to write is written.
+                // All that the checkpoint itself was to write is written.
                 Err(error) if is_want_of_room(&error) => break,
                 ran => drop(ran?),
             }
@@ -284,7 +283,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Has a pool that is closed keep some, so that who opens it can make room on a disk that is full. A file that was
+    /// Has a pool that is closed keep some, so that its next open can make room on a disk that is full. A file that was
     /// compacted, and nothing has been written since, does not get longer than it was before.
     pub(crate) fn keep_ready(&self) {
         let ready = self.reserve.closed(self.places().extents.in_use());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use everleaf_pmem::locks::Mutex;
 
 /// Extents that are ready beside those that something is known to need: a share of those in use. With fewer,
-/// cleaning cannot keep up with who deletes pairs here and there.
+/// cleaning cannot keep up with a writer that deletes pairs here and there.
 const SPARE_SHARE: u64 = 8;
 const SPARE_LEAST: u64 = 8;
 const SPARE_MOST: u64 = 64;
@@ -38,7 +38,7 @@ pub(crate) struct Reserve {
     works: AtomicBool,
     /// Extents for which somebody waits.
     wanted: AtomicU64,
-    /// Held by who asks for blocks.
+    /// Held by the thread that asks for blocks.
     pub state: Mutex<State>,
 }
 
@@ -73,7 +73,7 @@ impl Reserve {
         self.works.store(false, Ordering::Relaxed);
     }
 
-    /// Extents that are ready beside those that something is known to need, if so many are in use. Who makes
+    /// Extents that are ready beside those that something is known to need, if so many are in use. A writer that makes
     /// room may take some, and leaves some to clean with.
     pub(crate) fn spare(&self, in_use: u64, adds: bool) -> u64 {
         let spare = (in_use / SPARE_SHARE).clamp(SPARE_LEAST, SPARE_MOST);
@@ -101,7 +101,7 @@ impl Drop for Wanted<'_> {
     }
 }
 
-/// Who takes an extent.
+/// The taker of an extent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taker {
     Images,

@@ -53,7 +53,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Whether records of an epoch could be written: who comes next tries it again if not.
+    /// Whether records of an epoch could be written: the next caller tries it again if not.
     pub(crate) fn note_room<T>(&self, written: &Result<T>) {
         match written {
             Ok(_) if self.barrier.load(Ordering::Relaxed) & NO_ROOM != 0 => {
@@ -70,7 +70,7 @@ impl Inner {
     /// epoch. To be called with no latch in hand.
     #[cold]
     pub(crate) fn relieve(&self) {
-        // One that ran may have helped; others go on meanwhile. Whoever is to be told of a failure meets it.
+        // One that ran may have helped; others go on meanwhile. The caller that is to be told of a failure meets it.
         while self.bounds.crowd().is_some() && self.wait_for_run() && self.checkpoint().is_ok() {}
         if self.bounds.crowd().is_none() {
             self.barrier.fetch_and(!CROWDED, Ordering::SeqCst);
@@ -104,7 +104,7 @@ impl Inner {
             let tried = if cut < running { self.wait_durable(cut) } else { self.spill() };
             match tried {
                 Err(error) if adds && is_want_of_room(&error) => return Err(error),
-                // Whoever is to be told of another failure meets it.
+                // The caller that is to be told of another failure meets it.
                 _ => {}
             }
         }

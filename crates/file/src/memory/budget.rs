@@ -14,7 +14,7 @@
 //! So one busy pool beside many idle ones has nearly all; pools that come later are never refused what is fair; and all
 //! together take at most twice the bound. With one pool that is the bound itself.
 //!
-//! Whoever fetches a page never waits here: while one thread evicts, the others go on and take a little more. Only the end of
+//! A fetch of a page never waits here: while one thread evicts, the others go on and take a little more. Only the end of
 //! a checkpoint waits for it, as nothing may come after it in a pool that rests.
 
 use std::fmt;
@@ -36,12 +36,12 @@ pub(crate) const GOES: usize = 16;
 const BUFFERS_PART: u64 = 32;
 /// This part of it is for pages, whatever the rest takes.
 pub(crate) const LEAST_PART: u64 = 8;
-/// What the layer above tells is told again when it has changed by so many bytes.
+/// A figure of the layer above is told again when it has changed by so many bytes.
 const TELL_BYTES: u64 = 64 << 10;
 
 const WHAT: &str = "the list of pools that share memory";
 
-/// What memory is taken for.
+/// A purpose that memory is taken for.
 #[derive(Debug, Clone, Copy)]
 pub enum Part {
     /// Pages, large values, and memory that was made ready: all that eviction gives back.
@@ -129,7 +129,7 @@ impl Budget {
         self.0.count.load(Relaxed)
     }
 
-    /// What each would have of so many bytes if all took the same.
+    /// The part of so many bytes that each would have if all took the same.
     pub(crate) fn each(&self, all: u64) -> u64 {
         all / self.pools().max(1)
     }
@@ -208,8 +208,8 @@ impl Budget {
         self.0.count.store(pools.list.len() as u64, Relaxed);
     }
 
-    /// Has some pools evict what they can, each a part of its own, until `is_done`. If somebody else does it just now, who
-    /// has the time `waits` for that, and others leave it to him.
+    /// Has some pools evict what they can, each a part of its own, until `is_done`. If another thread does it just now, a
+    /// caller that has the time `waits` for that, and others leave it to that thread.
     pub(crate) fn evict(&self, caller: &impl Member, waits: bool, is_done: impl Fn() -> bool) {
         let mut pools = match self.0.pools.try_lock() {
             Ok(pools) => pools,
@@ -235,7 +235,7 @@ impl Budget {
     }
 }
 
-/// What one of those who share a budget has told.
+/// The bytes that one of those who share a budget has told of.
 #[derive(Debug)]
 pub struct Share {
     budget: Budget,
@@ -256,7 +256,7 @@ impl Share {
     pub(crate) fn tell(&self, part: Part, bytes: u64) {
         let told = &self.told[part as usize];
         if told.load(Relaxed) != bytes {
-            // Modulo 2^64: whoever comes in between adds the difference to what this one has said.
+            // Modulo 2^64: a thread that comes in between adds the difference to what this one has said.
             let more = bytes.wrapping_sub(told.swap(bytes, Relaxed));
             self.budget.0.sums[part as usize].fetch_add(more, Relaxed);
         }

@@ -86,7 +86,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What the journal holds, until all of it has been applied.
+    /// The changes that the journal holds, until all of them have been applied.
     fn replay(&self) -> Option<Arc<Replay>> {
         if !self.replaying.load(Ordering::Acquire) {
             return None;

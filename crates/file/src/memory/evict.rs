@@ -8,7 +8,7 @@
 //!
 //! Only a page of which the table names the newest image can leave. One that was changed must be written
 //! before, by a checkpoint: so checkpoints are due by the number of changed pages, too, and writers wait
-//! when there are too many. Who only reads never waits. A page stays as long as the layer above says so.
+//! when there are too many. A thread that only reads never waits. A page stays as long as the layer above says so.
 //! [Frames](super::frames) follow their pages, and [leaves](super::leaves) of the page table go, too.
 
 use std::ops::Range;
@@ -27,7 +27,7 @@ use crate::memory::budget::{GOES, Member};
 use crate::memory::residents::Hand;
 use crate::memory::values::memory_of;
 
-/// Pages that the hand looks at in one go, at most, so that who fetches a page does not wait long.
+/// Pages that the hand looks at in one go, at most, so that a fetch of a page does not wait long.
 const MOST_LOOKS: u64 = 2048;
 /// Rounds over all pages, at most, where somebody has the time.
 const ROUNDS: usize = 8;

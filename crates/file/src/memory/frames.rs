@@ -27,7 +27,7 @@ impl Inner {
         let (residents, frames) = (&self.residents, &self.residents.frames);
         let most = residents.part(Part::Frames, FRAMES_PART);
         let are_few = || most.is_none_or(|most| frames.in_memory() <= most);
-        // What a page that has come again has lost might be the only hint that its image may be gone.
+        // A page that has come again has lost its marks, which might be the only hint that its image may be gone.
         if frames.bytes.is_none() || are_few() || is_poisoned {
             return;
         }
@@ -46,7 +46,7 @@ impl Inner {
                 break;
             }
         }
-        // Who wants one of their pages waits.
+        // A thread that wants one of their pages waits.
         self.region.give_frames_back(taken[..n].iter().copied());
     }
 
@@ -56,7 +56,7 @@ impl Inner {
         let imaged = frames.imaged.load(SeqCst);
         let may = |page: Page<'_>| {
             let marks = [DIRTY_MARK, COPIED_MARK].map(|mark| page.mark(mark).load(Relaxed));
-            // Asked when all are latched: who begins to keep frames later finds them gone.
+            // Asked when all are latched: a caller that begins to keep frames later finds them gone.
             marks == [0; 2]
                 && page.mark(LAST_MARK).load(Relaxed) <= imaged
                 && !(frames.stays)(page)

@@ -54,7 +54,7 @@ impl Inner {
         self.let_leaves_go(0, GO);
     }
 
-    /// The same, if there are so many keepers and no more: of them may be who calls.
+    /// The same, if there are so many keepers and no more: the caller may be one of them.
     pub(crate) fn let_leaves_go(&self, keepers: u32, go: (usize, u64)) {
         if self.are_leaves_many() {
             let mut places = self.places_mut();

@@ -1,4 +1,4 @@
-//! What is in memory: pages with their frames and owners, large values, eviction, and what warms a pool.
+//! The contents of memory: pages with their frames and owners, large values, eviction, and what warms a pool.
 
 pub(crate) mod budget;
 pub(crate) mod cache;

@@ -101,7 +101,7 @@ pub(crate) struct Frames {
     pub bytes: Option<u64>,
     /// Pieces that are in memory.
     pub pieces: AtomicU64,
-    /// Who wants all frames to stay for a while.
+    /// How many want all frames to stay for a while.
     pub kept: AtomicU64,
     /// Images of all changes up to this epoch are durable.
     pub imaged: AtomicU64,
@@ -161,7 +161,7 @@ pub(crate) struct Residents {
     /// Bytes that pages, and what is kept beside them, may take, of all pools that share memory: a little less than all.
     /// None if no page can leave.
     pub most: Option<u64>,
-    /// What of that this pool takes.
+    /// The part of that which this pool takes.
     pub share: Box<Share>,
     pub values: Box<ValueCache>,
     pub page_bytes: u64,
@@ -177,7 +177,7 @@ pub(crate) struct Residents {
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub evictions: AtomicU64,
-    /// Who wants all pages to stay for a while.
+    /// How many want all pages to stay for a while.
     pub keepers: AtomicU64,
 }
 
@@ -221,7 +221,7 @@ impl Residents {
         self.changed_part(|room| room / 2).map(|bytes| (bytes / self.page_bytes).max(2))
     }
 
-    /// Pages that may be changed and not written where nobody writes checkpoints by himself: most of what there
+    /// Pages that may be changed and not written where no thread writes checkpoints by itself: most of what there
     /// may be, and some in any case.
     pub fn held_most(&self) -> Option<u64> {
         let least = self.share.budget().each(HELD_LEAST).max(HELD_EACH);
@@ -346,7 +346,7 @@ impl Residents {
     pub fn give_ahead(&self, mut give: impl FnMut(Range<PageNo>)) {
         let mut from = 0;
         while self.ahead.load(Relaxed) > 0 {
-            // Who wants to use one of them waits until it is gone.
+            // A thread that wants to use one of them waits until it is gone.
             let mut known = lock(&self.known);
             let Some(first) = known.ahead.next(from) else { break };
             let mut n = 0;

@@ -10,15 +10,15 @@
 //!
 //! *Why an entry is never another record's.* A record's place is given to another one only after it was freed,
 //! and the step that frees it removes the entry while it has the record's page latched. A reader who has
-//! missed draws a [ticket](ValueCache::ticket), and finds after that the record in use and its page unchanged; so whoever
-//! frees it does so later, and what the reader has read is taken only if nothing was removed since. From a place that is
+//! missed draws a [ticket](ValueCache::ticket), and finds after that the record in use and its page unchanged; so it is
+//! freed later, and what the reader has read is taken only if nothing was removed since. From a place that is
 //! free already it takes nothing along: no removal would come before the next record. A writer puts its value in before a
 //! leaf names the record.
-//! Whoever is lent a value has its name from a leaf that may have changed, so the answer counts only if the
+//! A reader that is lent a value has its name from a leaf that may have changed, so the answer counts only if the
 //! leaf is validated after it, as anything else that was read by its words.
 //!
 //! *A value is lent, not copied.* Readers hold it together with the cache, so it may leave the cache while they read.
-//! Nobody waits for who reads a long one.
+//! Nobody waits for a reader of a long one.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -39,7 +39,7 @@ const LONGEST: u64 = 4 << 20;
 const PART_MOST: u64 = 16;
 /// The processor is asked for so many lines of a value ahead: it goes on by itself.
 const LINES_AHEAD: usize = 8;
-/// What memory here is for.
+/// Names this memory in errors.
 const WHAT: &str = "large values in memory";
 
 /// A value in memory, behind its key if that is long; none if `name` is 0, which no record has.
@@ -62,7 +62,7 @@ fn lines_of(pair: &SharedPair) -> usize {
     pair.memory().div_ceil(LINE_BYTES).min(LINES_AHEAD)
 }
 
-/// What so many bytes of a key and a value take.
+/// Bytes of memory that so many bytes of a key and a value take.
 pub(crate) fn memory_of(bytes: usize) -> u64 {
     taken(size_of::<usize>() + bytes)
 }
@@ -189,7 +189,7 @@ impl ValueCache {
         &self.shards[hash(name) >> 24 & (SHARDS - 1)].0
     }
 
-    /// A long key and the value of a record, if they are here. Whoever has them keeps them for as long as it likes,
+    /// A long key and the value of a record, if they are here. The caller may keep them for as long as it likes,
     /// whatever becomes of the record.
     #[inline]
     pub fn lend(&self, name: u64) -> Option<SharedPair> {
@@ -227,7 +227,7 @@ impl ValueCache {
         }
     }
 
-    /// What [`keep`](Self::keep) asks for from a reader.
+    /// The ticket that [`keep`](Self::keep) asks a reader for.
     pub fn ticket(&self, name: u64) -> u64 {
         self.misses.fetch_add(1, Relaxed);
         lock(self.shard(name)).removals
@@ -255,7 +255,7 @@ impl ValueCache {
                 0
             }
         };
-        // With the shard locked: whoever takes it out again finds it counted.
+        // With the shard locked: a thread that takes it out again finds it counted.
         self.bytes.fetch_add(more.wrapping_sub(less), Relaxed);
     }
 

@@ -13,8 +13,8 @@
 //! stay small. The same task makes stretches huge.
 //!
 //! **Addresses.** All pages of a pool have their place from the open on, for they never move: a pool reserves as much
-//! address space as it may ever need. All pools of a process share 47 bits of it. What a pool gets if nobody has said
-//! how much depends on what the pools before it have: the first hundred get so much that they never notice, and
+//! address space as it may ever need. All pools of a process share 47 bits of it. If nobody has said how much a pool
+//! gets, that depends on what the pools before it have: the first hundred get so much that they never notice, and
 //! thousands still find room for more than most pools ever hold.
 
 use std::sync::OnceLock;
@@ -130,7 +130,7 @@ impl Growth {
     }
 }
 
-/// What is done to a stretch.
+/// Work on one stretch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Chore {
     /// Its small pages become a huge one.
@@ -157,7 +157,7 @@ impl Chore {
     }
 }
 
-/// What is to be done.
+/// The work that is to be done.
 #[derive(Debug, Default)]
 struct Chores {
     growth: Growth,
@@ -275,7 +275,7 @@ const TIERS: [(u64, u64); 3] = [(32 << 40, 256 << 30), (100 << 40, 32 << 30), (u
 /// Bytes of pages for which all open pools have reserved addresses.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// What a pool gets if nobody has said how much.
+/// Bytes of pages that a pool gets if nobody has said how much.
 pub(crate) fn default_address_bytes() -> u64 {
     bytes_beside(TAKEN.load(Ordering::Relaxed))
 }
@@ -285,7 +285,7 @@ fn bytes_beside(taken: u64) -> u64 {
     tier.map_or(0, |(_, bytes)| *bytes)
 }
 
-/// What an open pool has reserved.
+/// The addresses that an open pool has reserved.
 #[derive(Debug)]
 pub(crate) struct Addresses(u64);
 
@@ -344,7 +344,7 @@ mod tests {
             warmth.touch(no, false, &region, &residents);
         }
         assert_eq!(lock(&warmth.chores).dense, [(RegionPart::Pages, 0)]);
-        // What lies behind is not counted, and an open that looks there does not make it grow.
+        // Pages that lie behind are not counted, and an open that looks there does not make it grow.
         (8000..10_000).for_each(|no| warmth.touch(no, false, &region, &residents));
         assert_eq!(lock(&warmth.chores).dense.len(), 1);
         assert_eq!(lock(&warmth.chores).growth.runs, 0);

@@ -1,9 +1,9 @@
-//! What a program may hear of while pools work: ends of epochs, checkpoints, cleaning, writers that wait, and what
-//! the layer above tells of snapshots and transactions.
+//! Events that a program may hear of while pools work: ends of epochs, checkpoints, cleaning, writers that wait, and
+//! what the layer above tells of snapshots and transactions.
 //!
 //! With the feature `tracing` each is an event, with `metrics` it is counted; both are off by default, and then
-//! nothing of this is built. Nothing here is on the way of a get, or of a put while nobody reads at a snapshot. What
-//! is told has happened: who listens can neither delay a write before it is durable nor make it fail, and a
+//! nothing of this is built. Nothing here is on the way of a get, or of a put while nobody reads at a snapshot. An event
+//! that is told has happened: listeners can neither delay a write before it is durable nor make it fail, and a
 //! panic of theirs ends here. They must not use the pool of which they hear, for some of its locks are held.
 
 #[cfg(feature = "tracing")]
@@ -21,7 +21,7 @@ pub type Uuid = [u8; 16];
 /// Whether anything is told at all: if not, figures need not be made.
 pub const IS_ON: bool = cfg!(any(feature = "tracing", feature = "metrics"));
 
-/// What snapshots and transactions of a pool take now.
+/// Figures of the snapshots and transactions of a pool, as they are now.
 #[derive(Debug, Default)]
 #[cfg_attr(not(all(feature = "tracing", feature = "metrics")), allow(dead_code))]
 pub struct Versions {
@@ -72,7 +72,7 @@ pub(crate) struct Checkpoint {
     pub took: Duration,
 }
 
-/// What a checkpoint has moved out of sparse extents.
+/// Images that a checkpoint has moved out of sparse extents.
 #[derive(Debug)]
 #[cfg_attr(not(all(feature = "tracing", feature = "metrics")), allow(dead_code))]
 pub(crate) struct Cleaning {
@@ -150,11 +150,11 @@ tells! {
     pub transaction_conflicted(pool: &Uuid, tree: &str);
     /// Snapshots have come or gone, or they need much more or less than when this was told last.
     pub versions_changed(pool: &Uuid, versions: &Versions);
-    /// What the oldest snapshot sees is not kept any more, for all of them would take more than so many bytes.
+    /// The values of the oldest snapshot are not kept any more, for those of all would take more than so many bytes.
     pub snapshot_given_up(pool: &Uuid, bytes_max: u64);
 }
 
-/// A panic of who listens is no failure of the pool.
+/// A panic of a listener is no failure of the pool.
 #[cfg(any(feature = "tracing", feature = "metrics"))]
 fn guarded(tell: impl FnOnce()) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell));

@@ -5,7 +5,7 @@
 //! is the pool, whole, or somebody else's file; and somebody else's is not opened for writing, cut,
 //! renamed or removed, whatever it holds.
 //!
-//! What a killed maker leaves says so by a superblock that is [unborn](Super::unborn). The next maker
+//! A file that a killed maker leaves says so by a superblock that is [unborn](Super::unborn). The next maker
 //! removes it if nobody has it locked, and makes it anew.
 
 use std::io::ErrorKind;
@@ -29,7 +29,7 @@ pub(crate) struct Unborn {
     _passed: Vec<Box<dyn IoFile>>,
 }
 
-/// What has a name that a new file could be made under.
+/// The file that has a name under which a new one could be made.
 enum Taken {
     /// A killed maker left it; it has been removed.
     Removed,
@@ -56,7 +56,7 @@ fn is_useless(file: &dyn IoFile) -> std::io::Result<bool> {
 /// # Errors
 /// [`Error::Locked`] while another maker is at work; I/O errors.
 fn look(io: &dyn Io, name: &Path) -> Result<Taken> {
-    // Whatever cannot be read is not ours to remove.
+    // A file that cannot be read is not ours to remove.
     let Ok(file) = io.open(name, Access::Read) else { return Ok(Taken::Foreign) };
     let is_free = file.lock(false).map_err(making(name))?;
     let is_empty = file.is_empty().map_err(making(name))?;
@@ -134,7 +134,7 @@ impl Unborn {
     /// the name.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub(crate) fn give_name(self, io: &dyn Io, name: &Path) -> Result<Option<Box<dyn IoFile>>> {
         match io.rename_new(&self.path, name) {
             Ok(()) => Ok(Some(self.file)),

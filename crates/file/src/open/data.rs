@@ -58,7 +58,7 @@ fn open_pool(io: &dyn Io, path: &Path, read_only: bool) -> Result<Box<dyn IoFile
     io.open(path, Access::Write).map_err(|e| refused(path, e))
 }
 
-/// What is wanted of the slots of a pool with a journal.
+/// The condition for the slots of a pool with a journal, as errors say it.
 pub(crate) const SLOTS_WANTED: &str =
     "a power of two in 4..=1024 is wanted, or four less than one in 32..=2048";
 

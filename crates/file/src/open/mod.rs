@@ -85,7 +85,7 @@ fn reserve(g: Geometry, pages_end: u64, options: &FileOptions) -> Result<Region>
         }
     };
     if limit < wanted && fits_half(limit) {
-        // What is left of a limited address space is for all else that the process does.
+        // The rest of a limited address space is for all else that the process does.
         drop(region);
         limit /= 2;
         region = Region::sparse(g, limit)?;
@@ -106,8 +106,8 @@ fn spares() -> Result<Vec<Vec<u8>>> {
     Ok(spares)
 }
 
-/// Makes the name of a new pool durable: who made it may not have lived to do so, or may have failed.
-/// Who only reads leaves that to others.
+/// Makes the name of a new pool durable: its maker may not have lived to do so, or may have failed.
+/// A read-only open leaves that to others.
 fn keep_name(io: &dyn Io, path: &Path, reads_only: bool, superblock: &Super) -> Result<()> {
     match superblock.durable_epoch {
         0 if !reads_only => io.sync_dir(path).map_err(|e| refused(path, e)),

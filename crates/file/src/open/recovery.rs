@@ -1,4 +1,4 @@
-//! What an open finds: the root of the page table, and after an unclean end the journal behind it.
+//! The state that an open finds: the root of the page table, and after an unclean end the journal behind it.
 //!
 //! No page is read. The journal says which extents have been taken since the root, which large values
 //! have come and gone, and which pages have changed; those are brought up to date when they are touched

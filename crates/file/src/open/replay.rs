@@ -1,4 +1,4 @@
-//! What the journal holds for each page after an open, applied when the page is fetched.
+//! The changes that the journal holds for each page after an open, applied when the page is fetched.
 //!
 //! The journal's bytes stay as they were read. Over them lies an index made by a counting sort: for
 //! each page that occurs, in a row, the places of its changes. Nothing is allocated per change or
@@ -31,7 +31,7 @@ pub(crate) struct Replay {
     cursor: AtomicUsize,
 }
 
-/// What memory is asked for.
+/// Names this memory in errors.
 const INDEX: &str = "the index of a journal";
 
 /// The array has a place for one of the file's pages for each so many bytes of the journal, so that
@@ -184,7 +184,7 @@ impl Replay {
         if let Some(&last) = entries.last()
             && (self.seq(last).wrapping_sub(base) as i32) < 0
         {
-            // What is home is also in the journal, until a checkpoint is over.
+            // Changes that are home are also in the journal, until a checkpoint is over.
             let what = format!("page {} has seen change {base}, this is the last", page.no());
             return Err(Error::corrupt(self.scan.place_of(last), what));
         }

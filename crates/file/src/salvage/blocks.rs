@@ -34,11 +34,11 @@ pub(super) struct FoundPiece {
     pub len: usize,
     /// Its first byte in the file.
     pub place: u64,
-    /// What the head of the block says.
+    /// The facts in the head of the block.
     pub facts: BlockFacts,
 }
 
-/// What is known of the journal without its blocks.
+/// Facts about the journal that are known without its blocks.
 #[derive(Debug, Default)]
 pub(super) struct JournalStart {
     /// Where it begins; nothing, if no superblock says so.

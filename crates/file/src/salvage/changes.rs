@@ -1,4 +1,4 @@
-//! What the journal holds for each page, where some of it may be missing, and how many pairs each tree had.
+//! The changes that the journal holds for each page, where some of them may be missing, and how many pairs each tree had.
 
 use std::collections::HashMap;
 
@@ -45,7 +45,7 @@ pub(super) struct FoundChange<'j> {
 #[derive(Debug, Default)]
 pub(super) struct PageChanges {
     places: Vec<ChangePlace>,
-    /// What becomes of large values, in the order of the journal.
+    /// How large values come and go, in the order of the journal.
     pub runs: Vec<FoundRun>,
 }
 

@@ -29,18 +29,18 @@ pub struct JournalBlock<'j> {
     payload: &'j [u8],
 }
 
-/// What a block says of one page, or of one large value.
+/// A block's record of one page, or of one large value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JournalRecord<'j> {
     /// Its first byte in the file.
     pub place: u64,
-    /// What it is: see [`own_tag`] and the functions of the layers above.
+    /// Its kind: see [`own_tag`] and the functions of the layers above.
     pub tag: u8,
     /// The page that it changes, or the first one of a large value.
     pub page: PageNo,
     /// The number of the change among those of the page; of a large value, how many pages it has.
     pub seq: u32,
-    /// What it says.
+    /// Its contents.
     pub bytes: &'j [u8],
 }
 
@@ -65,7 +65,7 @@ impl<'j> JournalBlock<'j> {
     }
 }
 
-/// What a tag means that is the file's own: counts of pairs, and large values that come and go.
+/// The meaning of a tag that is the file's own: counts of pairs, and large values that come and go.
 pub fn own_tag(tag: u8) -> Option<&'static str> {
     Some(match tag {
         TAG_COUNTS => "counts of pairs",

@@ -1,7 +1,7 @@
 //! A damaged pool on a file, opened to copy out of it what can still be trusted.
 //!
 //! [`File`](super::File) stops at the first damage. A [`DamagedFile`] goes on. It looks at the whole file
-//! once, so that it knows each good image and each good block, whoever names them. What is read is the
+//! once, so that it knows each good image and each good block, whoever names them. It reads the
 //! first of these that is good:
 //!
 //! ```text
@@ -25,7 +25,7 @@
 //! Otherwise it is used, and [`stale`](DamagedFile::stale) says so. An image that a checkpoint wrote which
 //! did not end is newer than the root, and is never used while there is a root. Large values have a
 //! checksum of their own, so that any image may be tried. Pages that the table calls free are free.
-//! Whatever is damaged is either in [`findings`](DamagedFile::findings), or belongs to a page: then it is
+//! All damage is either in [`findings`](DamagedFile::findings), or belongs to a page: then it is
 //! the error of its fetch, or `stale` or [`replaced`](DamagedFile::replaced) say it.
 //!
 //! Nothing is written, on disk or into the journal. The pages are a [`Medium`] that no step can
@@ -71,7 +71,7 @@ pub use scan::Finding;
 /// The shortest image takes so many bytes: no file has more pages than this allows.
 const LEAST_IMAGE: u64 = 48;
 
-/// What must be known of a pool to read its remains.
+/// Facts that must be known of a pool to read its remains.
 #[derive(Debug, Clone, Copy)]
 pub struct DamagedFileOptions {
     /// The layout that an intact superblock must name.
@@ -110,13 +110,13 @@ pub struct DamagedFile {
     fetched: AtomicUsize,
 }
 
-/// What a page is made of before its changes.
+/// The state of a page before its changes.
 #[derive(Default)]
 struct Base {
     image: Option<Vec<u8>>,
     /// The changes that it has seen.
     seq: u64,
-    /// What is wrong with the image that the table names.
+    /// The damage to the image that the table names.
     bad: Option<Error>,
     /// Where the image is, if it may be older than the page was.
     doubtful: Option<u64>,
@@ -124,7 +124,7 @@ struct Base {
     is_unknown: bool,
 }
 
-/// What is known without the table and the journal.
+/// Facts that are known without the table and the journal.
 struct Start {
     superblock: Option<Super>,
     seed: u32,
@@ -253,7 +253,7 @@ impl DamagedFile {
         })
     }
 
-    /// What is wrong with superblock, page table and journal.
+    /// Damage to superblock, page table and journal.
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
@@ -310,8 +310,8 @@ impl DamagedFile {
         self.stale.lock().unwrap_or_else(PoisonError::into_inner).get(&no).cloned()
     }
 
-    /// What is wrong with the image of a page that has been fetched, if that is so although it is known what
-    /// the page was: by an older image and the journal. If it may be too old, [`stale`](Self::stale) says
+    /// Damage to the image of a page that has been fetched, if it is known all the same what
+    /// the page was: by an older image and the journal. If that may be too old, [`stale`](Self::stale) says
     /// so.
     pub fn replaced(&self, no: PageNo) -> Option<Finding> {
         self.replaced.lock().unwrap_or_else(PoisonError::into_inner).get(&no).cloned()
@@ -381,7 +381,7 @@ impl DamagedFile {
         Ok(raw)
     }
 
-    /// What to begin with.
+    /// The state of a page to begin with.
     fn base(&self, no: PageNo) -> Result<Base> {
         let of =
             |image: Vec<u8>| Base { seq: seq_of(&image), image: Some(image), ..Base::default() };

@@ -1,4 +1,4 @@
-//! What lies in the file: all good images and blocks, whoever names them, and what was found wrong.
+//! The contents of the file: all good images and blocks, whoever names them, and what was found wrong.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -21,7 +21,7 @@ pub struct Finding {
     pub file: &'static str,
     /// Bytes from the start of the file.
     pub offset: u64,
-    /// What was found.
+    /// A description of it.
     pub what: String,
 }
 
@@ -30,7 +30,7 @@ impl Finding {
         Self { file: "data", offset, what }
     }
 
-    /// What an error says; at `offset` if it names no place.
+    /// The finding that an error reports; at `offset` if it names no place.
     pub(super) fn of(error: &Error, offset: u64) -> Self {
         match error {
             Error::Corrupt { offset, what, .. } => Self::data(*offset, what.clone()),
@@ -67,7 +67,7 @@ pub(super) struct FoundBlock {
     pub facts: BlockFacts,
     /// Bytes of its payload.
     pub len: usize,
-    /// What the next block has as its link.
+    /// The next block has this as its link.
     pub crc: u32,
 }
 

@@ -1,8 +1,8 @@
-//! With what the checksums of a pool begin whose superblocks are gone.
+//! The seed that the checksums of a pool begin with, if its superblocks are gone.
 //!
 //! All checksums of images and blocks begin with that of the pool's uuid. So each good image and
-//! each good head of a block says [what the seed is](seed_of), and damaged ones say something else. What
-//! two say is right.
+//! each good head of a block says [what the seed is](seed_of), and damaged ones say something else. A seed
+//! that many say is right, or else the one that most say.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ const MOST: u32 = 4096;
 /// The longest image that is asked.
 const LONGEST: u32 = 64 << 10;
 
-/// What a block's head at `place` says the seed is.
+/// The seed that a block's head at `place` says.
 fn of_block(bytes: &[u8], place: u64) -> Option<u32> {
     let head = bytes.get(..BLOCK_HEAD)?;
     if u32_at(head, 0) != BLOCK_MAGIC || u64_at(head, 32) != place {

@@ -47,7 +47,7 @@ pub(super) struct FoundTable {
     is_proven: bool,
 }
 
-/// What is known of where a page is.
+/// The best that is known of where a page is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BestKnown {
     /// The table says it.
@@ -56,7 +56,7 @@ pub(super) enum BestKnown {
     Newest(Option<Placed>),
 }
 
-/// Reads an image and checks it. What it holds has no more than `most` bytes. Says its stamp, too.
+/// Reads an image and checks it. Its contents have no more than `most` bytes. Says its stamp, too.
 ///
 /// # Errors
 /// Corrupt, I/O errors, NoMemory.

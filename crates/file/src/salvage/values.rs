@@ -1,7 +1,7 @@
 //! Large values: where the journal and the table say that their pages are, and what is there.
 //!
-//! What a record of the pool says of its value ends in a checksum of all of it. So an image that is not
-//! the last one of its page is noticed there, and it does no harm to try it.
+//! In a record of the pool, the part about its value ends in a checksum of the whole value. So an image that is
+//! not the last one of its page is noticed there, and it does no harm to try it.
 
 use everleaf_pmem::error::{Error, Result};
 use everleaf_pmem::fallible;
@@ -24,7 +24,7 @@ pub(super) struct FoundValues {
 }
 
 impl FoundValues {
-    /// Goes through the adoptions of the journal. What was freed later does no harm: no record names it.
+    /// Goes through the adoptions of the journal. Values that were freed later do no harm: no record names them.
     ///
     /// # Errors
     /// NoMemory.

@@ -15,7 +15,7 @@ use crate::journal::JournalMark;
 use crate::store::image::Placed;
 use crate::workers::Waker;
 
-/// What memory here is for.
+/// Names this memory in errors.
 const AHEAD: &str = "images of an epoch that has not ended";
 /// A place in the table of images: an eighth of them is empty, and a byte says what each is.
 const PLACE_BYTES: u64 = (size_of::<(PageNo, AheadImage)>() as u64 + 1) * 8 / 7 + 1;
@@ -38,14 +38,14 @@ struct Images {
     runs: Vec<JournalMark>,
 }
 
-/// What is ahead of the last durable epoch.
+/// State that is ahead of the last durable epoch.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     /// The program ends epochs.
     pub is_manual: bool,
     /// The last epoch that the open has found.
     pub recovered: u64,
-    /// Of who makes ended epochs durable, if somebody does.
+    /// Wakes the task that makes ended epochs durable, if there is one.
     pub syncs: OnceLock<Waker>,
     /// Bytes of large values of the epoch that has ended and is not durable yet.
     pub ended_large: AtomicU64,
@@ -56,7 +56,7 @@ pub(crate) struct Ahead {
     stuck: AtomicU64,
 }
 
-/// What became of an image that was written.
+/// How an image that was written is kept.
 pub(crate) struct Kept {
     /// No root may name it yet.
     pub is_ahead: bool,

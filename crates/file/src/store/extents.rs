@@ -1,6 +1,6 @@
 //! Extents: the file in pieces of 1 MiB, and which of them are free.
 //!
-//! What is free is not stored. An extent is in use while
+//! The file does not store which extents are free. An extent is in use while
 //!
 //! - an image in it is live: the page table names it now, or did so at the last durable root;
 //! - it belongs to the chain of the journal that recovery would read;
@@ -17,7 +17,7 @@ use everleaf_pmem::fallible;
 use crate::store::format::EXTENT_BYTES;
 use crate::store::image::Placed;
 
-/// What memory here is for.
+/// Names this memory in errors.
 const LIST: &str = "the list of extents";
 
 /// No file is longer, whatever it says.
@@ -38,7 +38,7 @@ struct Extent {
     /// Bytes of images that it named at the last durable root, and of those that the journal behind
     /// that names and that are elsewhere now.
     root_live: u32,
-    /// Who else needs it.
+    /// How many others need it.
     holds: u32,
     /// It is in the chain of the journal.
     journal: bool,
@@ -64,7 +64,7 @@ impl Extent {
     }
 }
 
-/// What all extents come to: kept with each change, so that figures need no walk.
+/// Totals of all extents: kept with each change, so that figures need no walk.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Totals {
     /// Bytes that are live now.
@@ -163,7 +163,7 @@ impl Extents {
         }
         let no = self.hint;
         self.grow(no + 1)?;
-        // What was written there before is nobody's.
+        // Bytes that were written there before are nobody's.
         self.change(no, |extent| (extent.holds, extent.filled) = (extent.holds + 1, 0));
         Ok(no as u32)
     }
@@ -285,7 +285,7 @@ impl Extents {
         }
         // For want of memory it stays where it is.
         self.grow(no as usize + 1).ok()?;
-        // What was written there before is cut off.
+        // Bytes that were written there before are cut off.
         self.change(no as usize, |extent| (extent.journal, extent.filled) = (true, 0));
         Some(no)
     }

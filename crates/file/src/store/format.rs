@@ -14,7 +14,7 @@
 //!                  +4 MiB    page 0, page 1, …         64 + 16 × slots bytes each
 //! ```
 //!
-//! What one write holds begins at a multiple of 4096 bytes that no durable byte shares which is still
+//! The bytes of one write begin at a multiple of 4096 bytes that no durable byte shares which is still
 //! needed. So no sector of live data is ever written again, but for the two superblocks, which take
 //! turns.
 //!

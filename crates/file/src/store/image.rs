@@ -76,7 +76,7 @@ impl Block<'_> {
         Some(())
     }
 
-    /// What of a length is not in its half of the token.
+    /// Adds the part of a length that is not in its half of the token.
     fn push_rest(&mut self, length: usize) -> Option<()> {
         let Some(mut rest) = length.checked_sub(Self::NIBBLE) else { return Some(()) };
         while rest >= 255 {
@@ -111,7 +111,7 @@ const _: () = {
     assert!((EXTENT_BYTES as usize).is_multiple_of(IMAGE_ALIGN));
 };
 
-/// What an image is of.
+/// The kinds of images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ImageKind {
@@ -129,7 +129,7 @@ impl ImageKind {
     fn of(byte: u8) -> Option<Self> {
         [Self::Page, Self::Value, Self::Table, Self::Root].into_iter().find(|k| *k as u8 == byte)
     }
-    /// What errors call it.
+    /// Its name in errors.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Page => "page",
@@ -176,7 +176,7 @@ impl Placed {
     pub(crate) fn end(self) -> u64 {
         self.place + u64::from(self.bytes)
     }
-    /// What the image takes of its extent.
+    /// Bytes that the image takes of its extent.
     pub(crate) fn room(self) -> u32 {
         self.bytes.next_multiple_of(IMAGE_ALIGN as u32)
     }
@@ -217,7 +217,7 @@ impl Placed {
 /// Superblocks come before the first image.
 pub(crate) const FIRST_IMAGE: u64 = 2 * crate::store::format::SUPER_BYTES as u64;
 
-/// The head of what may be an image, and the bytes after it. What is too short for a head is all head.
+/// The head of what may be an image, and the bytes after it. If they are too short for a head, all of them are head.
 fn apart(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.len().min(IMAGE_HEAD))
 }
@@ -226,7 +226,7 @@ fn apart(bytes: &[u8]) -> (&[u8], &[u8]) {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ImageKey(u32);
 
-/// What the head of a good image says.
+/// The facts in the head of a good image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ImageHead {
     pub name: ImageName,
@@ -236,7 +236,7 @@ pub(crate) struct ImageHead {
 }
 
 impl ImageHead {
-    /// What the image at the start of `bytes` says of itself, if it can belong at byte `place` and all
+    /// The head of the image at the start of `bytes`, if the image can belong at byte `place` and all
     /// of it is there. Its checksum is not looked at.
     pub(crate) fn claim(bytes: &[u8], place: u64) -> Option<Self> {
         Self::claim_apart(apart(bytes), place)
@@ -383,7 +383,7 @@ impl ImageKey {
         Placed { place, bytes: image.len() as u32, crc }
     }
 
-    /// What the image at the start of `bytes` says, if it is good and belongs at byte `place`.
+    /// The head of the image at the start of `bytes`, if the image is good and belongs at byte `place`.
     pub(crate) fn read(self, bytes: &[u8], place: u64) -> Option<ImageHead> {
         self.read_apart(apart(bytes), place)
     }

@@ -177,7 +177,7 @@ impl Stream {
         self.left.drain(..).for_each(|no| places.extents.let_go(no));
     }
 
-    /// Nothing more comes. What has gathered is forgotten.
+    /// Nothing more comes. Images that have gathered are forgotten.
     pub(crate) fn end(&mut self, places: &mut Places) {
         self.settle(places);
         self.extent.take().into_iter().for_each(|no| places.extents.let_go(no));

@@ -23,7 +23,7 @@
 //! it is damaged and not merely torn. *Pages end*: of a DAX pool, the number of pages that have blocks on
 //! the device.
 //!
-//! *Unborn*: the pool is being made under another name and holds nothing. Who makes a pool and finds
+//! *Unborn*: the pool is being made under another name and holds nothing. An open that makes a pool and finds
 //! such a file that nobody has locked may remove it: its maker was killed.
 //!
 //! A DAX pool has feature bit 1. Its pages are updated in place, so that root and journal stay zero.

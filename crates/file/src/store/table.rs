@@ -101,7 +101,7 @@ pub(crate) struct RootCounts {
     pub pairs: DurableCounts,
 }
 
-/// What is known of a page without looking at the disk.
+/// The place of a page, as far as it is known without looking at the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KnownPlace {
     Is(Placed),
@@ -116,7 +116,7 @@ pub(crate) struct Places {
     /// How many of them are in memory, and where the hand is that goes over them.
     in_memory: u64,
     hand: usize,
-    /// Who relies on leaves that he has looked up.
+    /// How many rely on leaves that they have looked up.
     pub keepers: u32,
     /// A leaf is in another place than the durable root says.
     is_ahead: bool,
@@ -238,7 +238,7 @@ impl Places {
         last.map_or(0, |last| (last * LEAF_PAGES) as u64 + 1)
     }
 
-    /// What is known of a page.
+    /// The place of a page, as far as it is known.
     pub(crate) fn get(&self, no: PageNo) -> KnownPlace {
         match self.leaves.get(leaf_of(no) as usize) {
             None => KnownPlace::Is(Placed::default()),

@@ -1,6 +1,6 @@
 //! How much of the file waits for a checkpoint because large values took the place of others.
 //!
-//! What a value took is used again only when a root does not name it any more. The journal hears little of
+//! The space of a value is used again only when a root does not name it any more. The journal hears little of
 //! large values, so its length does not say when that is due.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -21,7 +21,7 @@ use crate::values::segments::value;
 /// Bytes of neighbours that are read at once, at most.
 const READ_BYTES: u64 = 256 << 10;
 
-/// What is used again for each read of one value.
+/// Memory that is used again for each read of one value.
 #[derive(Default)]
 struct Scratch {
     /// Where the images of the next pages are, which are neighbours on the disk.

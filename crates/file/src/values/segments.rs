@@ -30,7 +30,7 @@ use crate::store::table::{LEAF_PAGES, Places, leaf_of};
 /// Places that one record of the journal lists, at most.
 const LISTED: u32 = 4000;
 
-/// What memory is asked for.
+/// Names this memory in errors.
 const PLACES: &str = "the places of large values";
 const RELEASED: &str = "freed values";
 
@@ -120,7 +120,7 @@ impl Inner {
         if self.barrier.load(Ordering::SeqCst) & CLOSED != 0 {
             return Err(Error::Closed);
         }
-        // What is free for the newer superblock may be what the older one needs.
+        // Extents that are free for the newer superblock may be those that the older one needs.
         self.announce()?;
         self.expect_bytes(bytes.len() as u64)?;
         let pages = bytes.len().div_ceil(page_bytes) as u64;
@@ -314,7 +314,7 @@ impl Inner {
         cleared
     }
 
-    /// Clears the entries of a freed run, which are in memory. Who reads it finds its images still.
+    /// Clears the entries of a freed run, which are in memory. A reader of it still finds its images.
     fn linger(&self, first: PageNo, pages: u32) -> Result<()> {
         let mut pending = lock(&self.pending_values);
         let mut lingering = lock(&self.lingering);
@@ -423,8 +423,8 @@ impl Inner {
         Ok(())
     }
 
-    /// An epoch has adopted a run: `list` says where its images are. What has been freed since may have
-    /// been cut off with the end of the file; those pages go to `missing`.
+    /// An epoch has adopted a run: `list` says where its images are. Pages that have been freed since may have
+    /// been cut off with the end of the file; those go to `missing`.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for places that cannot be; those of reading the table.

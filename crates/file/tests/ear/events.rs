@@ -50,14 +50,14 @@ impl Subscriber for Ear {
         heard.push(Heard { target, level, fields: reader.0 });
         drop(heard);
         static EVENTS: AtomicU64 = AtomicU64::new(0);
-        // Who listens may break now and then.
+        // A subscriber may break now and then.
         assert!(EVENTS.fetch_add(1, Ordering::Relaxed) % 5 != 3, "a subscriber that panics");
     }
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
 }
 
-/// What was heard since this was called last.
+/// Takes the events heard since the last call.
 pub fn take() -> Vec<Heard> {
     std::mem::take(&mut *HEARD.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -63,7 +63,7 @@ fn a_dropped_handle_has_made_all_durable() {
     assert_eq!(medium.page(1).expect("inside").body(0).load(), 42);
     drop(medium);
 
-    // What cannot be written has nothing to make durable.
+    // A medium that cannot be written has nothing to make durable.
     let medium = open(&DaxOptions { read_only: true, create: false, ..options });
     medium.start().expect("starts");
     medium.sync().expect("nothing was written");

@@ -72,7 +72,7 @@ fn a_close_in_the_middle_of_steps_under_back_pressure_tears_none() {
     assert!(waits > 0, "no step ever waited");
 }
 
-/// What a new open finds in word 0 of page 1.
+/// Opens the pool anew and reads word 0 of page 1.
 fn reopened(io: &SimIo) -> u64 {
     Toy::open(io).expect("reopens").get(1, 0).expect("sound")
 }

@@ -81,7 +81,7 @@ fn pool() -> (SimIo, Toy, State) {
     (io, toy, state)
 }
 
-/// What was cut off is told, and writes have stopped.
+/// Expects that the cut was told, and that writes have stopped.
 fn expect_told(told: Result<()>, toy: &Toy, len: u64, what: &str) {
     match told {
         Err(Error::Corrupt { file: "data", offset, .. }) => assert_eq!(offset, len, "{what}"),

@@ -197,7 +197,7 @@ fn a_killed_pool_cut_at_any_length_is_told_or_ends_with_a_whole_epoch() {
         io.truncate(&path(), len);
         match Toy::open(&io) {
             Ok(toy) => {
-                // What the last superblock does not know of may have been a torn tail.
+                // Blocks that the last superblock does not know of may have been a torn tail.
                 let whole = blocks.iter().filter(|block| block.bytes.end <= len).count() as u64;
                 assert_eq!(read_all(&toy).expect("sound"), state(whole), "{len} bytes");
                 assert!(len >= 4096);

@@ -133,7 +133,7 @@ fn no_number_in_a_superblock_is_believed() {
     assert!(refused > 100, "{refused} were refused");
 }
 
-/// What a superblock says of the journal: its place, its number, its link and next extent, its floor.
+/// The fields of a superblock about the journal: its place, its number, its link and next extent, its floor.
 const OF_JOURNAL: [usize; 4] = [96, 104, 112, 120];
 
 #[test]

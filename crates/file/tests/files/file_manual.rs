@@ -117,7 +117,7 @@ fn a_task_spills_what_is_noted_of_an_epoch_that_goes_on() {
     }
 }
 
-/// What has ended is not the running epoch's, be it durable or not.
+/// The bytes of an ended epoch are not the running one's, be it durable or not.
 #[test]
 fn the_bytes_of_an_epoch_are_those_that_it_has_changed() {
     let io = SimIo::new(1);
@@ -148,7 +148,7 @@ fn who_waits_for_what_runs_may_give_up() {
     assert!(!toy.file.await_durable(1, soon()).expect("no fault"));
     assert_eq!(toy.file.end_epoch().expect("no fault"), 1);
     assert_eq!(toy.file.durable_epoch(), 0, "nobody has asked the disk");
-    // Who has to wait for it asks.
+    // A caller that has to wait for it asks.
     assert!(toy.file.await_durable(1, None).expect("no fault"));
     assert_eq!((toy.file.durable_epoch(), toy.file.clock()), (1, 2));
     assert!(toy.file.await_durable(1, soon()).expect("no fault"));

@@ -93,7 +93,7 @@ impl World {
         true
     }
 
-    /// What a crash leaves now is the end of an epoch, and no acknowledged one is missing.
+    /// A crash now leaves the end of an epoch, and no acknowledged one is missing.
     fn crash(&self, seed: u64) {
         let (acknowledged, running) = (self.toy.file.durable_epoch(), self.toy.file.clock());
         for disk in [self.io.power_cut(seed), self.io.kill()] {
@@ -175,7 +175,7 @@ fn a_disk_that_is_full_under_long_epochs_is_no_end() {
 }
 
 /// A pool that has room before it needs it: what was accepted becomes durable, and is in a root, also on a disk
-/// that is full. Who changes what is there and adds nothing can go on for ever, with checkpoints.
+/// that is full. A program that only changes what is there can go on for ever, with checkpoints.
 #[test]
 fn a_pool_that_has_taken_room_goes_on_on_a_full_disk() {
     for spill_bytes in [150, u64::MAX] {
@@ -191,7 +191,7 @@ fn a_pool_that_has_taken_room_goes_on_on_a_full_disk() {
         for _ in 0..12 {
             for _ in 0..10_000 {
                 if world.set().is_err() {
-                    // Who ends epochs writes checkpoints, too.
+                    // A program that ends epochs writes checkpoints, too.
                     refused += 1;
                     world.toy.file.sync().expect("room was taken");
                     (0..2).for_each(|_| world.toy.checkpoint().expect("room was taken"));
@@ -215,7 +215,7 @@ fn nor_under_epochs_that_are_not_spilled() {
     assert!(refused.iter().all(|n| *n > 100), "{refused:?}");
 }
 
-/// An epoch that was spilled in part can be abandoned on a full disk, goes on in memory for who deletes, or
+/// An epoch that was spilled in part can be abandoned on a full disk, goes on in memory for deletes, or
 /// ends when there is room.
 #[test]
 fn an_epoch_that_met_a_full_disk_can_be_abandoned_or_ended() {
@@ -310,7 +310,7 @@ fn a_batch_is_refused_before_its_first_change() {
     world.go_on();
 }
 
-/// What a large value was to take that could not be written is nothing that waits for the disk: writers would wait for it.
+/// The bytes of a large value that could not be written do not count as waiting for the disk: writers would wait for them.
 #[test]
 fn a_large_value_that_finds_no_room_leaves_nothing_that_waits() {
     let io = SimIo::new(3);

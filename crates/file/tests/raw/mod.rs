@@ -56,7 +56,7 @@ pub struct Super {
     seed: u32,
 }
 
-/// What a root needs, and where it is.
+/// An image that a root needs, by its place under the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Live {
     Root,

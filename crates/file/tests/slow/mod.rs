@@ -1,6 +1,6 @@
 //! A disk that takes its time: files of another file system, on a device that serves one request
 //! after the other. A write is taken into memory at once; a sync costs the bytes that were written
-//! to its file since the last one, and a millisecond. What is below is never synced.
+//! to its file since the last one, and a millisecond. The disk below is never synced.
 
 #![allow(dead_code, reason = "not every test uses everything")]
 
@@ -19,7 +19,7 @@ use everleaf_file::io::{Access, Io, IoFile};
 
 /// Bytes a second.
 pub const RATE: u64 = 200 << 20;
-/// What each sync takes beside its bytes.
+/// The time that each sync takes beside its bytes.
 pub const SYNC: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]

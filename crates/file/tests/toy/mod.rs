@@ -171,7 +171,7 @@ pub fn is_manual(seed: u64) -> bool {
     seed >= MANUAL[0]
 }
 
-/// What the running epoch may hold in memory in the run of a seed.
+/// The bytes that the running epoch may hold in memory in the run of a seed.
 pub fn spill_of(seed: u64) -> u64 {
     if seed < SPILLED[0] {
         FileOptions::default().spill_bytes
@@ -181,7 +181,7 @@ pub fn spill_of(seed: u64) -> u64 {
     }
 }
 
-/// What a pool of the toy should hold at the end of each epoch.
+/// The content that a pool of the toy should have at the end of each epoch: so many pages, of so many words.
 pub const PAGES: usize = 6;
 pub const WORDS: usize = 8;
 pub type State = [[u64; WORDS]; PAGES];

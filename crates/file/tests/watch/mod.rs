@@ -1,7 +1,7 @@
 //! A disk that looks at each write: none may touch a sector that the pool as it is durable would need.
 //!
-//! After each sync nothing waits to be written, so the bytes of the disk are what a power cut leaves. What
-//! is needed of them is read by a parser that shares no code with the pool's own.
+//! After each sync nothing waits to be written, so the bytes of the disk are what a power cut leaves. A
+//! parser reads what is needed of them and shares no code with the pool's own.
 
 #![allow(dead_code, reason = "not every test uses everything")]
 
@@ -19,7 +19,7 @@ use everleaf_file::io::{Access, Io, IoFile, SimIo};
 use super::raw::{Raw, SUPER};
 use super::toy::path;
 
-/// What one write holds begins at such a sector and shares it with nothing.
+/// The bytes of one write begin at such a sector and share it with nothing.
 const SECTOR: u64 = 4096;
 
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ struct WatchedFile {
     watch: Watch,
 }
 
-/// What is needed by either copy of the superblock.
+/// The bytes that either copy of the superblock needs.
 fn needed(sim: &SimIo) -> Vec<(Range<u64>, String)> {
     let raw = Raw::of(sim);
     let mut all = Vec::new();

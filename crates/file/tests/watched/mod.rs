@@ -1,4 +1,4 @@
-//! What a program can hear of happens to a pool, one thing after the other.
+//! Everything that a program can hear of happens to a pool, one thing after the other.
 
 use std::sync::Arc;
 use std::thread;
@@ -19,7 +19,7 @@ fn options() -> FileOptions {
     FileOptions { slots: 252, max_pages: 1 << 14, spill_bytes: 64 << 10, ..toy::options() }
 }
 
-/// What has happened, as the pool itself has counted it.
+/// Events, as the pool itself has counted them.
 pub struct Happened {
     pub uuid: [u8; 16],
     pub commits: u64,

@@ -1,4 +1,4 @@
-//! What the compiler refuses because it would live too long.
+//! Code that the compiler refuses because something would live too long.
 
 use everleaf::{Db, Result, TransactionRange, Tree};
 

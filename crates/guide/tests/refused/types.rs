@@ -1,4 +1,4 @@
-//! What the compiler refuses, and says what to write.
+//! Code that the compiler refuses with a message that says what to write.
 
 use everleaf::{Db, Result, Tree};
 

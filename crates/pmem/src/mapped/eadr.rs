@@ -6,8 +6,8 @@ use std::path::Path;
 /// Where Linux lists the regions of persistent memory.
 pub(super) const DEVICES: &str = "/sys/bus/nd/devices";
 
-/// Whether there is a region and each one reports the caches as part of its persistence domain. What
-/// cannot be read counts as a no: flushing too much loses nothing.
+/// Whether there is a region and each one reports the caches as part of its persistence domain. A
+/// device that cannot be read counts as a no: flushing too much loses nothing.
 pub(super) fn reported(devices: &Path) -> bool {
     let Ok(entries) = fs::read_dir(devices) else { return false };
     let mut regions = 0;

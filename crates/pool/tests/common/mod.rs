@@ -24,7 +24,7 @@ pub struct Toy {
     disk: Mutex<BTreeMap<u64, u8>>,
     /// The pages of extents that were written, until they are forgotten or discarded.
     extents: Mutex<BTreeMap<PageNo, ExtentPage>>,
-    /// What happened to extents, writes apart.
+    /// Events of extents, writes apart.
     pub told: Mutex<Vec<(Told, PageNo, u32)>>,
     /// So many writes of extents are still carried out; the next ones fail.
     pub writes: AtomicU64,
@@ -32,7 +32,7 @@ pub struct Toy {
     pub durable: AtomicU64,
 }
 
-/// What happened to an extent.
+/// An event of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     Adopted,
@@ -40,7 +40,7 @@ pub enum Told {
     Discarded,
 }
 
-/// What is known of a page of an extent.
+/// The state of a page of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExtentPage {
     /// So many bytes of it were written, and no step has adopted it.
@@ -127,7 +127,7 @@ impl Toy {
             assert_ne!(before, Some(ExtentPage::Adopted), "page {no} is discarded");
         }
     }
-    /// What happened to extents since the last call.
+    /// Takes the events of extents since the last call.
     pub fn take_told(&self) -> Vec<(Told, PageNo, u32)> {
         std::mem::take(&mut self.told.lock().unwrap())
     }
@@ -303,7 +303,7 @@ pub fn read<M: Medium>(pool: &Pool<M>, r: RecordRef) -> Result<(Vec<u8>, Vec<u8>
     Ok((key, value))
 }
 
-/// What the pool should hold.
+/// The content that the pool should have.
 #[derive(Default, Clone)]
 pub struct Model {
     pub records: BTreeMap<RecordRef, (Vec<u8>, Vec<u8>)>,

@@ -9,7 +9,7 @@ use everleaf_pmem::door::put;
 use everleaf_pmem::{Change, Dram, Error, Geometry, Medium, Page, PageNo, Redo, Result, Word};
 use everleaf_pool::{Glance, Hooks, Pool};
 
-/// What somebody else does while a copy is made.
+/// Something that another thread does while a copy is made.
 type Meanwhile = Box<dyn FnOnce(&Store) + Send>;
 
 /// Pages that are somewhere else until they are fetched.

@@ -1,4 +1,4 @@
-//! What nobody names is found, whatever it is, and given back; nothing else is.
+//! Everything that nobody names is found, of whatever kind, and given back; nothing else is.
 
 use crate::common;
 use std::cell::RefCell;

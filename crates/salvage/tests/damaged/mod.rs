@@ -49,7 +49,7 @@ pub struct Files {
 
 /// An entry of a leaf, by the format's description.
 pub struct LeafEntry {
-    /// What the leaf knows of the key.
+    /// The part of the key that the leaf has.
     pub key: Vec<u8>,
     /// Whether the key goes on.
     pub is_cut: bool,
@@ -69,7 +69,7 @@ pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }
 
-/// What the image at a byte says: its bytes, and its kind and number.
+/// The image at a byte, if one is there: its bytes, and its kind and number.
 fn image_at(data: &[u8], seed: u32, at: usize) -> Option<(Range<usize>, u8, usize)> {
     let head = data.get(at..at + HEAD)?;
     let end = at + HEAD + u32_at(head, 24) as usize;
@@ -397,7 +397,7 @@ pub fn salvage(io: &SimIo) -> Result<(Salvaged, Trees)> {
         assert!(io.peek(Path::new(NEW)).is_none(), "there is a pool after an error");
     }
     let salvaged = salvaged?;
-    // What has been synced is enough.
+    // The synced data is enough.
     let after: Arc<dyn Io> = Arc::new(io.power_cut(7));
     let db = Options::new().read_only(true).create(false).open_on(after, NEW)?;
     assert_eq!(db.check()?, [], "the new pool is damaged");

@@ -119,7 +119,7 @@ fn a_truncated_file_keeps_what_is_before() {
         }
         let (report, out) = expect(&files, if has_table { "checksum" } else { "the file ends" });
         let missing = missing(&now, &out);
-        // Whatever can be read is somewhere.
+        // Every pair that can be read is somewhere.
         let there: usize = out.values().map(|pairs| pairs.len()).sum();
         assert!(missing > 0 && there > 400, "{missing}, {there}");
         assert!(report.pages_lost > 10, "{}", report.pages_lost);
@@ -453,7 +453,7 @@ fn a_copy_of_an_open_pool_is_salvaged_whole() {
         tree.insert(i.to_be_bytes(), [7; 20]).expect("room");
     }
     db.sync().expect("no fault");
-    // What a process that was killed has left: the journal is in the file.
+    // The file that a killed process has left: the journal is in it.
     std::fs::copy(&open, &path).expect("copied");
     let salvaged =
         everleaf_salvage::salvage(&path, &new, &SalvageOptions::new()).expect("readable");

@@ -1,4 +1,4 @@
-//! What says which image counts: damage of the page table, and of images of which there are others.
+//! Damage to what says which image counts: the page table, and images of which there are others.
 
 use crate::damaged;
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,7 +147,7 @@ fn each_bit_of_a_small_pool_costs_what_it_hits() {
         let (mut files, now) = small(end);
         files.forget_old();
         let (now, step) = (pairs(&now), size([331, 331, 1]) as usize);
-        // What is on each page, the pairs in records that a leaf names left out: they are found.
+        // The pairs on each page, without those of a leaf that are in records: these are found.
         let mut on = BTreeMap::<usize, BTreeSet<Vec<u8>>>::new();
         for leaf in files.all(NODE, 0) {
             for entry in files.entries_of(leaf) {

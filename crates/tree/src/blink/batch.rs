@@ -7,7 +7,7 @@
 //! change   latch the leaf at that version, without a descent; change entry by entry; one step for all
 //! ```
 //!
-//! Whoever has read a key knows its place. If nobody has changed the leaf since, that key is touched without a descent.
+//! A caller that has read a key knows its place. If nobody has changed the leaf since, that key is touched without a descent.
 //! Somebody else may have changed the leaf between touch and change: then it is touched again. A change that asks for more
 //! than its leaf, since it has no room or the value lives elsewhere, is made alone, as a single put is.
 //!

@@ -1,9 +1,9 @@
 //! Readers that do not wait for a writer that is inside a node: they read beside it (FAST+FAIR §5), if the layout allows
 //! that.
 //!
-//! What they find is checked against the next node's lower bound, because a search cannot move to the left
-//! (docs/PAPERS.md, F6), and what looks damaged is only unfinished. Here are the ways to read of the papers' trees;
-//! `reading.rs` compares them.
+//! Their findings are checked against the next node's lower bound, because a search cannot move to the left
+//! (docs/PAPERS.md, F6), and what looks damaged is only unfinished. Here are the ways in which the papers' trees are
+//! read; `reading.rs` compares them.
 
 use everleaf_pmem::{Error, Latch, Medium, Page, PageNo, Result, Retries, Seen, Version};
 use everleaf_pool::StoredValue;

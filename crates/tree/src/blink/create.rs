@@ -53,8 +53,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(tree)
     }
 
-    /// As [`open`](Self::open), for who looks at all trees of a pool: if all that an open needs is in the anchor, it
-    /// stays where it is.
+    /// As [`open`](Self::open), for a caller that looks at all trees of a pool: if all that an open needs is in the anchor,
+    /// it stays where it is.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -74,7 +74,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
-    /// What a pool must know about the nodes of this type of tree.
+    /// All that a pool must know about the nodes of this type of tree.
     pub fn hooks() -> Hooks<M> {
         Hooks {
             redo: redo::<M, K>,

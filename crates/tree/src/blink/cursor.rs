@@ -15,7 +15,7 @@
 //! A cursor at a cut has a copy of each leaf with what its pairs were then ([`past`](super::past)), and no version to ask
 //! for.
 //!
-//! Each step shows the tree as it is then. What is copied is lent only after it was validated, so a step
+//! Each step shows the tree as it is then. A copy is lent only after it was validated, so a step
 //! that fails in the middle leaves the cursor where it was.
 //!
 //! *A pair that cannot be read.* The cursor goes past it, tells the error, and counts it (`damaged`): with
@@ -99,7 +99,7 @@ pub struct Cursor {
     /// The leaf as it was at a cut, if the cursor reads at one. Then the copy belongs to it, and there is no spot.
     pub(super) past: Option<Box<PastLeaf>>,
     window: Window,
-    /// For who uses the tree: what it knows its leaf of.
+    /// For the user of the tree: what it knows its leaf of.
     pub life: u32,
     /// Where it has found what was kept of a leaf's pairs.
     pub near: (usize, usize),
@@ -109,7 +109,7 @@ pub struct Cursor {
     pub told_bytes: u64,
 }
 
-/// What a step of a cursor within a leaf as it was at a cut has met.
+/// The outcome of a cursor's step within a leaf as it was at a cut.
 #[derive(Debug)]
 #[must_use]
 pub enum InPast {
@@ -117,7 +117,7 @@ pub enum InPast {
     Pair,
     /// A key, at which the cursor is not, of whose pair nothing can be told.
     Lost(Vec<u8>),
-    /// The end of the leaf. What lies behind it begins at this bound; nothing does if there is none.
+    /// The end of the leaf. The keys behind it begin at this bound; there are none if it is `None`.
     End(Option<Bound<Vec<u8>>>),
     /// The keys of the leaf of this page contradict each other, or its bounds.
     Astray(PageNo),
@@ -125,7 +125,7 @@ pub enum InPast {
     Not,
 }
 
-/// What a step of a cursor has met.
+/// The outcome of a cursor's step.
 #[derive(Debug)]
 #[must_use]
 pub enum Stepped {
@@ -218,7 +218,7 @@ impl Cursor {
         }
     }
 
-    /// Forgets in which leaf it is: the next step goes on from the key. For who knows that the tree has other
+    /// Forgets in which leaf it is: the next step goes on from the key. For a caller that knows that the tree has other
     /// leaves now.
     ///
     /// # Errors
@@ -420,8 +420,8 @@ impl Cursor {
         self.has_value = false;
     }
 
-    /// Whether a step one way may lead to this key. In a leaf that contradicts itself it may lead back, and who
-    /// goes on from there by the key, since the leaf has changed, would go round for ever.
+    /// Whether a step one way may lead to this key. In a leaf that contradicts itself it may lead back, and a cursor
+    /// that goes on from there by the key, since the leaf has changed, would go round for ever.
     #[inline(always)]
     pub(super) fn may_meet(&self, key: &[u8], way: Way) -> bool {
         match (self.side, way) {

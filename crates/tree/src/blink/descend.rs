@@ -53,7 +53,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 
     /// This handle is now one of the tree that `new` is a handle of, which nobody else has: what it was a handle of
     /// is not its own any more. No writer is in either, nor will be in `new`. Readers that are under way, and
-    /// cursors, still read what they have begun with: who uses the handle tells them afterwards.
+    /// cursors, still read what they have begun with: the user of the handle tells them afterwards.
     pub fn take_over(&self, new: Self) {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).places.clear();
         self.anchor.store(new.anchor(), Ordering::Relaxed);
@@ -99,7 +99,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 }
 
-/// What a descent looks for, by keys of type `Q`.
+/// The target of a descent, by keys of type `Q`.
 pub enum Seek<'k, Q: ?Sized> {
     /// The leftmost node.
     Min,
@@ -171,7 +171,7 @@ pub(super) enum Onward {
     Down(PageNo),
 }
 
-/// What one attempt yields: a result, or a reason to start again.
+/// The outcome of one attempt: a result, or a reason to start again.
 type Attempt<T> = Result<Option<T>>;
 
 /// How a search passes a writer that is inside a node on its way.
@@ -420,15 +420,16 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
-    /// The node of `level` for a key, latched. A copy of all of the way: who does it often calls [`latch_at`](Self::latch_at).
+    /// The node of `level` for a key, latched. A copy of all of the way: a frequent caller calls
+    /// [`latch_at`](Self::latch_at).
     pub(crate) fn latch_for(&self, key: &KeyOf<K>, level: u8) -> Result<Option<Latched<'_, K>>> {
         self.latch_at(Seek::At(key), level)
     }
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// Reads one leaf: by `settled` if nobody is changing it, by `racing` beside a writer, for which others wait. What
-    /// they answer counts only after the leaf was validated; so neither reads from a disk what can be read after that.
+    /// Reads one leaf: by `settled` if nobody is changing it, by `racing` beside a writer, for which others wait. Their
+    /// answer counts only after the leaf was validated; so neither reads from a disk what can be read after that.
     #[inline]
     pub(super) fn read_leaf<T>(
         &self,
@@ -439,7 +440,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.read_spot(seek, |spot| settled(&spot.node), racing)
     }
 
-    /// As [`read_leaf`](Self::read_leaf), for who remembers the leaf and its version.
+    /// As [`read_leaf`](Self::read_leaf), for a caller that remembers the leaf and its version.
     #[inline(always)]
     pub(super) fn read_spot<T>(
         &self,
@@ -574,7 +575,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         self.copy_or_find_value_in(key, buf, value, |_| ())
     }
 
-    /// The same, with the place of the key, for who asks later whether its leaf [is as it was](Self::is_as_seen).
+    /// The same, with the place of the key, for a caller that asks later whether its leaf [is as it was](Self::is_as_seen).
     ///
     /// # Errors
     /// As [`get_into`](Self::get_into).

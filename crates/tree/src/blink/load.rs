@@ -7,8 +7,8 @@
 //! latch the parent while L is still held         as after a split
 //! ```
 //!
-//! The next step finds R, with one entry. What does not fill a leaf, does not come behind all of a leaf's entries, or
-//! does not live in a leaf is put pair by pair.
+//! The next step finds R, with one entry. Pairs that do not fill a leaf, do not come behind all of a leaf's entries, or
+//! do not live in a leaf are put one by one.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -57,7 +57,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             due.into_iter().try_for_each(|(key, _)| keeper.keep(key, Before::Absent))?;
         }
         let right = retry(|| self.try_fill(page, count, &mut leaves))?;
-        // The pairs are there. Upkeep that fails is no failure of them, as in `put`: who passes next tries again.
+        // The pairs are there. Upkeep that fails is no failure of them, as in `put`: the next writer that passes tries again.
         let _ = self.enter_in_parent(page, separator.borrow(), right);
         drop(held);
         let _ = self.complete(spot.lag);

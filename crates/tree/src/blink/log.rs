@@ -112,7 +112,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         };
         let mut held = node.latch().lock();
         copy(m, log, node, kind::NODE);
-        // Whoever touches it next finds it as if for the first time.
+        // The next thread that touches it finds it as if for the first time.
         held.set_absent();
         drop(held);
         set_logged(m, anchor, 0);

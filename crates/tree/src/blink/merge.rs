@@ -67,7 +67,7 @@ impl Family<'_> {
     }
 }
 
-/// What two nodes are that were neighbours under one parent.
+/// The relation of two nodes that were neighbours under one parent.
 pub(super) enum Neighbours<'m, K: Kind> {
     /// Still that, with this key between them.
     Family(Family<'m>, OwnedKeyOf<K>),

@@ -21,9 +21,9 @@
 //! one node, two while it fixes the parent of a split, three in a merge, a gift or an evening out: so each of
 //! these is one step and one epoch, and no crash on a file leaves a parent that points to a dead node.
 //!
-//! Whoever sees a parent without an entry for a node (a crash came between the two steps of a
-//! split) completes it, and reads work meanwhile. So does who sees a separator that a gift has left behind. On media without a journal a merge is announced
-//! in the tree's anchor first and completed at open.
+//! A writer that sees a parent without an entry for a node (a crash came between the two steps of a
+//! split) enters the node, and reads work meanwhile. It also renews a separator that a gift has left behind. On media
+//! without a journal a merge is announced in the tree's anchor first and completed at open.
 //!
 //! Freed pages are used again at once: a latch's version never goes back, and a search validates
 //! the node that it came from after it has the next node's version, so it can never take a page in

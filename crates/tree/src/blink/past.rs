@@ -22,7 +22,7 @@ use crate::slotted::{LeafCopy, Went, Window};
 const LONGEST: usize = 1024;
 const WHAT: &str = "what a leaf had at a cut";
 
-/// What a key had at a cut, of one that has changed since.
+/// The state at a cut of a key that has changed since.
 #[derive(Debug, Clone, Copy)]
 pub enum Was<'v> {
     /// It was not there.
@@ -33,7 +33,7 @@ pub enum Was<'v> {
     Lost,
 }
 
-/// What a change shows.
+/// How much a change shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shows {
     Nothing,
@@ -72,7 +72,7 @@ impl Change {
     }
 }
 
-/// What a step in such a leaf has met.
+/// The outcome of a step in such a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Met {
     /// A pair of the copy, which is at it now.

@@ -10,7 +10,7 @@
 //! all are empty     the tree is
 //! ```
 //!
-//! Empty leaves are rare: who takes the last pair of a leaf merges the leaf away.
+//! Empty leaves are rare: a thread that takes the last pair of a leaf merges the leaf away.
 
 use std::borrow::Borrow;
 
@@ -33,7 +33,7 @@ pub enum End {
 /// So many pairs are stripped in one step, at most.
 const STRIPPED: usize = 256;
 
-/// What memory here is for.
+/// The name of this memory in errors.
 const EMPTIES: &str = "the latches of empty leaves";
 
 /// The leaf nearest to the end that has a pair, and the empty ones from there to the end, all latched.
@@ -72,7 +72,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.pop_for(&mut Wanted::default(), end)
     }
 
-    /// As [`pop`](Self::pop), for who keeps what it removes.
+    /// As [`pop`](Self::pop), for a caller that keeps what it removes.
     ///
     /// # Errors
     /// As [`pop`](Self::pop).
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(tree.pop(end), pair(nth(0)));
         assert_eq!(tree.pop(end), pair(nth(150)));
         assert_eq!(tree.pop(end), pair(nth(301)));
-        // Who comes by when merges go on does those that have waited, too.
+        // A pop that comes by when merges go on does those that have waited, too.
         tree.stop_merges(false);
         assert_eq!(tree.pop(end), pair(nth(302)));
         assert!(tree.leaves() <= full / 2, "{} of {full} leaves have stayed", tree.leaves());

@@ -6,7 +6,7 @@
 //! | [`Reading::Optimistic`] | a writer inside the leaf or on the way | linearizable; a leaf is one moment | no: a writer leaves after its last fence |
 //! | [`Reading::LockFree`] | nobody, but for a page's first touch | linearizable; a leaf is one moment | yes (docs/PAPERS.md, F16) |
 //! | [`Reading::Latched`] | a writer, and then keeps writers out | as optimistic, and never starts again | no |
-//! | `Reading::Crabbing` | whoever is inside a node on the way, readers too | as latched | no |
+//! | `Reading::Crabbing` | anybody inside a node on the way, readers too | as latched | no |
 //!
 //! In all four a scan over several leaves is not one moment (docs/PAPERS.md, F19). On media with a
 //! journal each way can return what a crash takes back, up to the durable epoch.
@@ -14,7 +14,7 @@
 //! *Starting again is bounded.* An optimistic reader that has failed eight times, because writers came
 //! in between, stops merges and latches one node after the other down to the leaf, and reads under the
 //! leaf's latch. Without merges no node dies, so it cannot lose its way. A lock-free reader never
-//! latches: each time that it starts again somebody else has got on. What is large is not read in a
+//! latches: each time that it starts again somebody else has got on. A large value is not read in a
 //! leaf at all, but after it ([`everleaf_pool::LargeValue`]).
 //!
 //! *The anomaly of lock-free reading*, by name: **unflushed read**: a reader sees a store before its

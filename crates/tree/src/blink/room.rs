@@ -19,7 +19,7 @@ use crate::blink::descend::{Blink, Seek};
 use crate::blink::merge::{Family, Neighbours};
 use crate::node::{Asking, KeyOf, Kind, NodeAt, PutPoint, Rank};
 
-/// What an attempt to even out two leaves came to.
+/// The outcome of an attempt to even out two leaves.
 enum Evened {
     /// Entries have moved, or the full leaf has changed meanwhile: look again.
     Done,
@@ -68,8 +68,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
-    /// Who asks for room at the end of a leaf, as if it were before the last entry, if the room that there
-    /// is was counted for halves: what is filled at its end would be left full.
+    /// An entry that asks for room at the end of a leaf, as if it were before the last entry, if the room that
+    /// there is was counted for halves: a leaf that is filled at its end would be left full.
     fn within(&self, leaf: &NodeAt<'_, K>, asking: Asking) -> Asking {
         if !K::EVENS || !self.pool.is_counted() {
             return asking;

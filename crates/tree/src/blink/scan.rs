@@ -1,6 +1,6 @@
 //! Ordered scans, one leaf at a time, in both directions.
 //!
-//! What a chunk holds was in the leaf at one moment; a scan over several leaves is not one moment
+//! The entries of a chunk were in the leaf at one moment; a scan over several leaves is not one moment
 //! (FAST+FAIR's *atomic per leaf*, docs/PAPERS.md, F19). A scan holds nothing between chunks: it
 //! goes on from a key, so it may be kept for as long as one likes.
 
@@ -18,7 +18,7 @@ use crate::node::{
 use crate::record::one_entry;
 use crate::slots::racing::Racing;
 
-/// What memory here is for.
+/// The name of this memory in errors.
 const ENTRIES: &str = "the entries of a leaf";
 
 /// A chunk is cut off after so many bytes of values.
@@ -38,7 +38,7 @@ pub struct Chunk<O, V> {
     pub next: Option<Bound<O>>,
 }
 
-/// What is left to do about an entry when the leaf has been read.
+/// The work left on an entry when the leaf has been read.
 enum Unfinished<O, F> {
     /// Its value has to be read.
     Far(O, F),
@@ -115,7 +115,7 @@ impl<M: Medium, K: Kind> Gathered<'_, M, K> {
     }
 }
 
-/// What a chunk is of: the keys between two bounds, in one direction.
+/// The extent of a chunk: the keys between two bounds, in one direction.
 struct Wish<'k, Q: ?Sized> {
     low: Bound<&'k Q>,
     high: Bound<&'k Q>,
@@ -238,7 +238,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         keys.extend(found.entries.into_iter().map(|(key, _)| key));
         for (at, apart) in found.apart {
             match apart {
-                // In its place: who removes keys in order leaves the last ones, wherever it ends.
+                // In its place: a caller that removes keys in order leaves the last ones, wherever it ends.
                 Unfinished::Far(key, _) => keys.insert(at.min(keys.len()), key),
                 Unfinished::Damaged(error) => return Err(error),
             }
@@ -246,7 +246,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok((keys, found.next))
     }
 
-    /// What a wish finds in the first leaf that it concerns.
+    /// Gathers what a wish finds in the first leaf that it concerns.
     #[inline]
     fn gather_leaf(&self, wish: &Wish<'_, KeyOf<K>>) -> Result<Gathered<'_, M, K>> {
         let seek = match (wish.from(), wish.upwards) {
@@ -315,7 +315,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Self::gets_on(at, found, wish)
     }
 
-    /// The chunk, if whoever goes on behind it is nearer to the end than at its beginning. Bounds and
+    /// The chunk, if a scan that goes on behind it is nearer to the end than at its beginning. Bounds and
     /// keys that contradict each other would keep a scan going for ever.
     fn gets_on<'t>(
         at: &NodeAt<'_, K>,

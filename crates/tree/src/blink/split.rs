@@ -22,10 +22,10 @@ use crate::node::{
     Asking, ChildEntry, KeyOf, Kind, MAX_LEVEL, NodeAt, OwnedKeyOf, damaged, sibling,
 };
 
-/// What is tried again while others change the parent.
+/// The attempt that is repeated while others change the parent.
 const ENTER: &str = "entering a node in its parent";
 
-/// What an attempt to enter a node in its parent came to.
+/// The outcome of an attempt to enter a node in its parent.
 enum Entered {
     /// The entry is there.
     Yes,
@@ -118,8 +118,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     /// Inserts `right`, the sibling of `left`, into the parent. The caller holds `left`'s latch, so
     /// `right` cannot be merged away meanwhile. Does nothing if the entry is there.
     ///
-    /// False if there is no parent yet and somebody else holds the root, who may be waiting for `left`: then it is
-    /// left to whoever comes by next, as after a crash.
+    /// False if there is no parent yet and another thread holds the root and may be waiting for `left`: then it is
+    /// left to the next writer that comes by, as after a crash.
     pub(super) fn enter_in_parent(
         &self,
         left: Page<'_>,
@@ -186,7 +186,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
     }
 
     /// There is no level above the root, and `left`, a node beside the root, needs one: the root has been split.
-    /// Whoever split it is growing a new one, unless a crash came between. The caller holds `left`, which may be the
+    /// The thread that split it is growing a new one, unless a crash came between. The caller holds `left`, which may be the
     /// very node that the new root has to name. Other latches are only tried: they lie to the left of it, and their
     /// holders may wait for it.
     #[cold]
@@ -262,8 +262,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
             .map_or(Ok(()), |held| self.enter_sibling(page, held).map(drop))
     }
 
-    /// As [`complete_split_of`](Self::complete_split_of), for who knows that nobody else writes: waits for readers that
-    /// hold the latch.
+    /// As [`complete_split_of`](Self::complete_split_of), for a caller that knows that nobody else writes: waits
+    /// for readers that hold the latch.
     pub(crate) fn complete_now(&self, no: PageNo) -> Result<()> {
         let mut turns = Retries::default();
         loop {

@@ -53,7 +53,7 @@ fn leads_on(from: Bound<&[u8]>, end: &[u8], way: Way) -> bool {
     }
 }
 
-/// What a descent has found in a leaf.
+/// The outcome of a descent to a leaf.
 enum Landing {
     Entry(usize, Result<bool>),
     /// Nothing: what is sought lies beyond this bound, if anywhere.
@@ -156,8 +156,8 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
             {
                 let page = self.medium().page(spot.page)?;
                 if page.latch().validate(spot.version) {
-                    // Nobody has taken the pair away, and yet a search does not lead to it. Whoever tries
-                    // again would do so for ever.
+                    // Nobody has taken the pair away, and yet a search does not lead to it. A cursor that
+                    // tries again would do so for ever.
                     return Err(astray(page));
                 }
             }
@@ -295,7 +295,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
             };
             if at.count() > 0 {
                 if is_long && let Some(Ok(next)) = sibling(page).map(|no| self.medium().page(no)) {
-                    // Who goes from leaf to leaf goes on.
+                    // A cursor that goes from leaf to leaf goes on.
                     K::prefetch_whole(next);
                 }
                 return self.try_first(cursor, &at, version);

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! These are the steps of [`try_descend`](Blink::try_descend) without its other ways out: here none waits, moves to a
-//! sibling, fetches a page, remembers a split, or says what is damaged. Whatever is odd ends the attempt, and the search
+//! sibling, fetches a page, remembers a split, or says what is damaged. Anything odd ends the attempt, and the search
 //! begins anew by the long way, which knows what to do. So nothing rests on this file but speed: between two misses of
 //! the caches a search waits as long as it computes for a few hundred instructions, and the next search begins meanwhile if
 //! this one has fewer.
@@ -28,7 +28,7 @@ use crate::blink::write::{Condition, Wanted};
 use crate::node::{HIGH_WORD, NodeReads, sibling};
 use crate::slots::{Layout, Probe, Words};
 
-/// What the kind word of a leaf of words says. A level more is `LEVEL_ONE` more.
+/// The kind word of a leaf of words. A level more is `LEVEL_ONE` more.
 const LEAF: u64 = kind::pack(kind::NODE, 0, 0, 0);
 const LEVEL_ONE: u64 = kind::pack(kind::NODE, 1, 0, 0) - LEAF;
 

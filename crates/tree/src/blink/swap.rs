@@ -39,9 +39,9 @@ struct Expected<'e, F> {
     far: Option<F>,
     /// Whether that is the expected one, once it has been read.
     is_it: bool,
-    /// What was found in place of the expected value.
+    /// The value found in place of the expected one.
     found: Option<Vec<u8>>,
-    /// What the last look said.
+    /// The verdict of the last look.
     look: Verdict,
 }
 
@@ -119,7 +119,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
         Ok(old.outcome())
     }
 
-    /// As [`swap`](Self::swap), for who keeps what it replaces.
+    /// As [`swap`](Self::swap), for a caller that keeps what it replaces.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -153,7 +153,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
 mod tests {
     use super::*;
 
-    /// What leads to a large value.
+    /// A reference to a large value.
     fn far(n: u32) -> Option<StoredValue<Vec<u8>, u32>> {
         Some(StoredValue::External(n))
     }

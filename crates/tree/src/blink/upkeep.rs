@@ -11,7 +11,7 @@
 //! two children of inner nodes that became one are under one parent now.
 //!
 //! So two neighbours under one parent always hold more than four fifths of a node together, if no
-//! split came between, and leaves are two fifths full in the mean. Who wants to merge while another
+//! split came between, and leaves are two fifths full in the mean. A thread that wants to merge while another
 //! does leaves the place to that one, so nothing waits for somebody to pass again. Only a crash
 //! between a removal and its merge leaves one node sparse for each writer, until the next removal
 //! beside it.
@@ -32,7 +32,7 @@ const LOOKS: u32 = 64;
 /// So many merges do not wait for one unless a panic ended that.
 const PLACES: usize = 1 << 12;
 
-/// What can be done for a node.
+/// The upkeep that is possible for a node.
 enum Upkeep {
     /// Nothing: it does not fit beside a neighbour.
     Rest,
@@ -57,7 +57,7 @@ enum Side {
 
 impl<M: Medium, K: Kind> Blink<M, K> {
     /// Merges the leaf that covers `key` with a neighbour, if they fit into one node, and then all
-    /// that fits because of it, up to the root. Nothing, if who goes down holds no merge up
+    /// that fits because of it, up to the root. Does nothing if descents hold no merge up
     /// (`Reading::Crabbing`).
     #[cold]
     pub(super) fn merge_at(&self, key: &KeyOf<K>) -> Result<()> {
@@ -91,8 +91,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As long as this is held no other merges. Held for one place by who merges, and for one leaf by a
-    /// reader that writers have kept from it. The caller holds no latch.
+    /// As long as this is held no other merges. Held for one place by a thread that merges, and for one leaf
+    /// by a reader that writers have kept from it. The caller holds no latch.
     pub(super) fn lock_merges(&self) -> MutexGuard<'_, ()> {
         let mut wait = Backoff::default();
         loop {
@@ -149,7 +149,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(shrunk)
     }
 
-    /// What can be done for the node of `level` that covers `key`. Takes no latch, so it may be
+    /// The upkeep that is possible for the node of `level` that covers `key`. Takes no latch, so it may be
     /// mistaken.
     fn look_around(&self, key: &KeyOf<K>, level: u8) -> Result<Upkeep> {
         let mut turns = Retries::default();

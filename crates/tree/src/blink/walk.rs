@@ -3,7 +3,7 @@
 //! `Reading::Crabbing` goes down like this always, to read and to write, and is the B-link tree that
 //! FAST+FAIR is measured against (§6.7). Other trees do so when writers keep a reader from its leaf.
 //!
-//! Latches are taken from the leaves up (see [the spine](super)), so who goes down cannot hold the parent
+//! Latches are taken from the leaves up (see [the spine](super)), so a descent cannot hold the parent
 //! while it waits for the child. Between the two latches the child may be split, which a search sees by
 //! the high key; it must not die. So nodes are not merged meanwhile: by the lock of merges, or, in a tree
 //! that is read like this always, ever, as in Lehman and Yao's tree (§4).
@@ -89,8 +89,8 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         }
     }
 
-    /// As [`onwards`](Self::onwards), for who may have come to a node that was split meanwhile. Such a node may have
-    /// another prefix than the key, and then heads say nothing: its bound is compared as a whole.
+    /// As [`onwards`](Self::onwards), for a search that may have come to a node that was split meanwhile. Such a node may
+    /// have another prefix than the key, and then heads say nothing: its bound is compared as a whole.
     fn onwards_from(
         &self,
         node: &NodeAt<'_, K>,
@@ -142,7 +142,7 @@ mod tests {
 
     type K = (Circular, Sentinel, Strings);
 
-    /// As when a leaf was split between its parent and it, so that it has a longer prefix than who comes.
+    /// As when a leaf was split between its parent and it, so that it has a longer prefix than the key that comes to it.
     #[test]
     fn who_comes_to_a_node_with_another_prefix_goes_on() {
         let medium = Dram::new(Geometry::new(4).expect("valid"), 1 << 12).expect("memory");

@@ -69,7 +69,7 @@ impl<M: Medium, L: Layout, P: Probe> Blink<M, (L, P, Words)> {
         matches!(self.reading, Reading::Optimistic)
     }
 
-    /// The leaves of some keys, for who writes to them one after the other.
+    /// The leaves of some keys, for a caller that writes to them one after the other.
     fn leaves_ahead(&self, keys: impl Iterator<Item = u64>) -> [Option<SeenNode<'_>>; GROUP] {
         if !self.goes_straight() {
             return [None; GROUP];

@@ -1,6 +1,6 @@
-//! Insert, update and remove of one key, also such as keep what they replace, for readers of an earlier moment.
+//! Insert, update and remove of one key, also those that keep what they replace, for readers of an earlier moment.
 //!
-//! The old value is handed over under the latch of its leaf, before the leaf changes. Who reads the leaf first
+//! The old value is handed over under the latch of its leaf, before the leaf changes. A reader that reads the leaf first
 //! and then looks for what was kept therefore misses nothing: what has changed before the leaf was read was
 //! kept before that.
 
@@ -24,7 +24,7 @@ pub enum Condition {
     Absent,
 }
 
-/// What a look at an old entry says to the write that replaces it.
+/// The verdict of a look at an old entry on the write that replaces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Go on.
@@ -35,7 +35,7 @@ pub(super) enum Verdict {
     Refuse,
 }
 
-/// What a write does with the value that it replaces.
+/// The use that a write makes of the value that it replaces.
 pub(super) trait Old<'p, M: Medium, K: Kind> {
     type Value;
     /// Looks at the entry of a key, under the leaf's latch; the answer of the last look counts.
@@ -139,7 +139,7 @@ pub(super) type Written = (Option<u64>, Option<Lag>);
 /// The same of a removal, and whether its leaf has become sparse.
 pub(super) type Removed = (Option<u64>, Option<Lag>, bool);
 
-/// What a write found and when it will be durable.
+/// The result of a write: what it found, and when it will be durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put<V> {
     /// The value that the key had before; if the caller did not want it, only that there was one.
@@ -204,7 +204,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
                 retry(|| self.try_put(&mut *old, key, value, prepared, condition))?
             {
                 // The write is done. Upkeep that fails, for want of space say, is no failure of
-                // it: who passes next tries again.
+                // it: the next writer that passes tries again.
                 let _ = self.complete(lag);
                 return Ok(Put { old: old.take(), epoch });
             }
@@ -308,7 +308,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         Ok(self.medium().epoch(&op))
     }
 
-    /// Apart: who changes a value has no use for it.
+    /// Apart: a change of a value has no use for it.
     #[inline(never)]
     fn count_new(&self, op: &mut M::Op<'_>) {
         self.medium().count(op, self.anchor(), 1);
@@ -443,7 +443,7 @@ impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
 
 // Writes that keep what they replace.
 
-/// What a key had before a write.
+/// The state of a key before a write.
 #[derive(Debug, Clone)]
 pub enum Before<V> {
     /// The key was not there.
@@ -456,7 +456,7 @@ pub enum Before<V> {
     Lost(Error),
 }
 
-/// Who keeps what writes replace.
+/// Keeps what writes replace.
 pub trait KeepBefore<Q: ?Sized, V> {
     /// Whether what this key has now may still have to be kept.
     fn is_due(&self, key: &Q) -> bool;
@@ -490,7 +490,7 @@ pub(super) struct Keeping<'k, O, B: ?Sized, V, F> {
     keeper: &'k B,
     condition: Condition,
     far: Option<F>,
-    /// What `far` leads to.
+    /// The value that `far` leads to.
     read: Option<Before<V>>,
 }
 
@@ -569,7 +569,7 @@ where
             self.read = Some(match far.read() {
                 Ok(value) => Before::Value(value),
                 Err(error @ Error::NoMemory { .. }) => return Err(error),
-                // Who does not want the old value can do without it.
+                // A caller that does not want the old value can do without it.
                 Err(error) => Before::Lost(error),
             });
         }
@@ -582,7 +582,7 @@ where
 }
 
 impl<M: Medium, K: Kind> Blink<M, K> {
-    /// As [`put`](Self::put), for who keeps what it replaces.
+    /// As [`put`](Self::put), for a caller that keeps what it replaces.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -597,7 +597,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.put_for(&mut old, key, value, condition)
     }
 
-    /// As [`set`](Self::set), for who keeps what it replaces.
+    /// As [`set`](Self::set), for a caller that keeps what it replaces.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -612,7 +612,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.put_for(&mut old, key, value, condition)
     }
 
-    /// As [`remove`](Self::remove), for who keeps what it removes.
+    /// As [`remove`](Self::remove), for a caller that keeps what it removes.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -625,7 +625,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
         self.remove_for(&mut old, key)
     }
 
-    /// As [`delete`](Self::delete), for who keeps what it removes.
+    /// As [`delete`](Self::delete), for a caller that keeps what it removes.
     ///
     /// # Errors
     /// Those of [`put`](Self::put).
@@ -640,7 +640,7 @@ impl<M: Medium, K: Kind> Blink<M, K> {
 }
 
 impl<M: Medium, K: Kind + NodeBytes> Blink<M, K> {
-    /// As [`set_large`](Self::set_large), for who keeps what it replaces.
+    /// As [`set_large`](Self::set_large), for a caller that keeps what it replaces.
     ///
     /// # Errors
     /// Those of [`set_large`](Self::set_large).

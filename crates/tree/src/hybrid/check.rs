@@ -17,7 +17,7 @@ use crate::hybrid::frame::{LeafRange, range};
 use crate::hybrid::tree::Hybrid;
 use crate::index::Index;
 
-/// What a tree holds, and what is wrong with it.
+/// The contents of a tree, and its damage.
 #[derive(Debug, Clone, Default)]
 pub struct HybridReport {
     /// Keys.
@@ -30,7 +30,7 @@ pub struct HybridReport {
     pub empty_leaves: u64,
     /// Leaves without an entry in the inner nodes. A search finds them by a move to the right.
     pub missing_entries: u64,
-    /// What is wrong.
+    /// All damage that was found.
     pub damages: Vec<PageDamage>,
     /// Pages that the map calls nodes, but that are not in the chain. A crash has leaked them, and the
     /// next rebuild returns them.

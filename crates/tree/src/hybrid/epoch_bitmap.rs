@@ -152,7 +152,7 @@ pub fn current(page: Page<'_>) -> u64 {
     ring(page, epoch_of(page))
 }
 
-/// What a leaf shows in the running epoch and in the two that a crash may go back to.
+/// The slots that a leaf shows in the running epoch and in the two that a crash may go back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Views {
     /// In the running epoch.
@@ -165,7 +165,7 @@ pub struct Views {
 
 impl Views {
     /// Those of running epoch `epoch`, where no crash goes back behind the end of `oldest`: the epoch
-    /// that this open has recovered. What leaves may still show of earlier ones counts no more.
+    /// that this open has recovered. Nothing that leaves may still show of earlier ones counts any more.
     #[inline(always)]
     pub fn at(page: Page<'_>, epoch: u64, oldest: u64) -> Self {
         debug_assert!(oldest < epoch, "epoch {epoch} has been recovered already");
@@ -363,7 +363,7 @@ impl<'w, 'm, M: Medium> LeafWriter<'w, 'm, M> {
     }
 }
 
-/// What docs/PAPERS.md, B14 derives from the bitmaps instead.
+/// The paper's flag of an empty leaf, which docs/PAPERS.md, B14 derives from the bitmaps instead.
 const DELETED: u64 = 1 << 16;
 
 /// Makes an empty leaf of a page that nobody can reach yet; durable when it returns.
@@ -373,7 +373,7 @@ pub fn build_empty<M: Medium>(m: &M, page: Page<'_>, epoch: u64) {
     m.fence();
 }
 
-/// Header of a leaf whose bitmaps are empty, in this order: whatever shows later in the line is of
+/// Header of a leaf whose bitmaps are empty, in this order: anything that shows later in the line is of
 /// this epoch and of a leaf. Not flushed.
 fn start<M: Medium>(m: &M, page: Page<'_>, epoch: u64, sibling: PageNo) {
     (0..RING).for_each(|t| set_ring(m, page, t, 0));
@@ -392,8 +392,8 @@ pub struct Cut {
 }
 
 /// Cuts a leaf between two keys, so that all versions of a key stay together (docs/PAPERS.md, B6): in the middle, or
-/// beside a new key that goes on with a streak. What that fills keeps a slot free, for a new version. `None`
-/// if the leaf has one key only, which a full leaf has not: a key has three versions at most.
+/// beside a new key that goes on with a streak. A leaf that the streak fills keeps a slot free, for a new
+/// version. `None` if the leaf has one key only, which a full leaf has not: a key has three versions at most.
 pub fn cut(page: Page<'_>, views: Views, new: Option<u64>) -> Option<Cut> {
     let mut slots: Vec<(u64, usize)> =
         ones(views.occupied()).map(|slot| (key_of(page, slot), slot)).collect();
@@ -471,8 +471,8 @@ pub fn build_filled<M: Medium>(m: &M, page: Page<'_>, epoch: u64, pairs: &[(u64,
 }
 
 /// Takes all that the leaf to the right shows, in any of the three epochs, into slots that are `free`, and takes that leaf
-/// out of the chain; durable when it returns. The left leaf is in the step's epoch. What is in a slot is durable before a
-/// bitmap shows it. In this order within the line: a crash leaves entries in both leaves rather than in none.
+/// out of the chain; durable when it returns. The left leaf is in the step's epoch. A slot is durable before a bitmap
+/// shows it. In this order within the line: a crash leaves entries in both leaves rather than in none.
 pub fn absorb<M: Medium>(m: &M, left: Page<'_>, right: Page<'_>, shown: Views, free: u64) {
     debug_assert!(left.latch().is_held() && right.latch().is_held(), "a merge of unlatched leaves");
     debug_assert!(shown.occupied().count_ones() <= free.count_ones(), "the left leaf has room");

@@ -1,4 +1,4 @@
-//! What is known of a leaf in DRAM only, in its page's frame: between which keys it lies, and the
+//! The facts about a leaf that only DRAM holds, in its page's frame: between which keys it lies, and the
 //! order of its slots.
 //!
 //! ```text

@@ -32,7 +32,7 @@ impl Keeper {
                 if stopped.load(Ordering::Acquire) {
                     return;
                 }
-                // An error stops the medium's writes, or shows again to whoever meets the leaf.
+                // An error stops the medium's writes, or shows again to the next thread that meets the leaf.
                 let _ = tree.reclaim_empty();
                 if tree.waiting_empty() > 0 {
                     // Without other writes no epoch would end, and the leaves would wait for ever.

@@ -20,7 +20,7 @@ use crate::hybrid::frame::{LeafRange, range, set_range};
 use crate::hybrid::tree::{Hybrid, enter_inner};
 use crate::hybrid::write::NewPair;
 
-/// What a load has done.
+/// The result of a load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Pairs that are in the tree.

@@ -19,7 +19,7 @@ use crate::hybrid::frame::LeafRange;
 use crate::hybrid::read::FoundLeaf;
 use crate::hybrid::tree::Hybrid;
 
-/// What became of a leaf that had been emptied.
+/// The fate of a leaf that had been emptied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     /// Unlinked and freed, it or its neighbour.

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! **Epochs.** A step latches all that it changes and registers *then* (`Buffered::enter`), so
-//! a leaf never sees a change of an epoch after one of the next (§3.4, problem 1); and who has read
+//! a leaf never sees a change of an epoch after one of the next (§3.4, problem 1); and a thread that has read
 //! what a step of epoch e wrote finds every leaf latched by a step of e − 1 still latched, or changed
 //! (problem 2). The paper registers first and has to look again.
 //!
@@ -30,9 +30,9 @@
 //!
 //! **Links are not versioned.** Splits and unlinking are durable at once and hold for every epoch
 //! that a crash may go back to: a new leaf shows in each epoch what its entries showed in the old
-//! one, what is merged shows in each what both leaves showed, and what is unlinked shows nothing in any. That is why a page that is freed can be used
-//! again at once, where the paper waits for two epochs, and why no reader registers: a version never
-//! goes back, and a leaf in its next life either has the key's range or has not.
+//! one, a merged leaf shows in each what both leaves showed, and an unlinked one shows nothing in any. That is why a
+//! page that is freed can be used again at once, where the paper waits for two epochs, and why no reader
+//! registers: a version never goes back, and a leaf in its next life either has the key's range or has not.
 //!
 //! One pool holds one such tree.
 

@@ -11,7 +11,7 @@
 //! return   pages that are nodes and not in the chain: leaked, or just left out
 //! ```
 //!
-//! Nothing is stored before the whole chain has been found sound. What is stored does not change
+//! Nothing is stored before the whole chain has been found sound. The stores do not change
 //! what the durable epoch shows, and the epoch's own word stays as it is, so a crash in here is like
 //! none: the next rebuild finds the same (docs/PAPERS.md, B17). Steps begin only after it, and then
 //! no leaf knows of the lost epochs, whose numbers are used again.
@@ -59,7 +59,7 @@ impl Default for Rebuild<'_> {
     }
 }
 
-/// What a rebuild has found and done.
+/// The result of a rebuild.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rebuilt {
     /// The epoch whose end the tree is at.
@@ -74,7 +74,7 @@ pub struct Rebuilt {
     pub returned: u64,
 }
 
-/// What the durable epoch shows of a page that may be a leaf.
+/// A page that may be a leaf, as the durable epoch shows it.
 #[derive(Debug, Clone, Copy)]
 enum Surveyed {
     /// Not in use as a node.
@@ -98,7 +98,7 @@ struct Link {
 
 impl<M: Medium> Hybrid<M> {
     /// Opens the tree of an anchor, and makes it if the anchor has no root yet. It reads the whole tree
-    /// once. What it repaired is durable when it returns.
+    /// once. Its repairs are durable when it returns.
     ///
     /// # Errors
     /// Corrupt, if leaves are not what crashes can leave: nothing has been changed then. WrongLayout
@@ -259,7 +259,7 @@ impl<'a, M: Medium> Work<'a, M> {
         Ok(())
     }
 
-    /// What the chain does not lead to must be what a crash can leak. A leaf of a split that was cut
+    /// A leaf that the chain does not lead to must be one that a crash can leak. A leaf of a split that was cut
     /// off is of a lost epoch, and what has been unlinked shows nothing; so a leaf of a durable epoch
     /// with entries has been lost, unless the chain has them, too: then it was merged, and the crash came before its page
     /// was free.

@@ -1,4 +1,4 @@
-//! Leaves that hold nothing any more, not even for a crash, are unlinked and freed (§3.6). What is sparse may be
+//! Leaves that hold nothing any more, not even for a crash, are unlinked and freed (§3.6). A sparse leaf may be
 //! [merged](Hybrid::merging).
 //!
 //! The paper marks such leaves and looks for them by walking the chain; here a removal that empties
@@ -35,15 +35,16 @@ impl<M: Medium> Hybrid<M> {
         }
     }
 
-    /// The number of leaves on the list: those that were emptied, or left sparse if leaves [merge](Self::merging), and that nobody has looked at yet or
-    /// that a crash may still need.
+    /// The number of leaves on the list: those that were emptied, or left sparse if leaves [merge](Self::merging), and
+    /// that nobody has looked at yet or that a crash may still need.
     pub fn waiting_empty(&self) -> usize {
         self.empty.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Unlinks and frees the leaves that are empty in each epoch that a crash may go back to, merges sparse ones if it
-    /// [is to](Self::merging), and returns the number of pages that it freed. Other leaves wait until those epochs have ended. It may run beside everything else.
-    /// Costs O(leaves on the list), and two fences for each leaf that is freed, three if it is merged.
+    /// [is to](Self::merging), and returns the number of pages that it freed. Other leaves wait until those epochs
+    /// have ended. It may run beside everything else. Costs O(leaves on the list), and two fences for
+    /// each leaf that is freed, three if it is merged.
     ///
     /// # Errors
     /// Poisoned, Corrupt; what was freed until then stays so.
@@ -53,7 +54,7 @@ impl<M: Medium> Hybrid<M> {
             let next = self.empty.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(no) = next else { break };
             let page = self.medium().page(no)?;
-            // Before it is looked at: who empties it from now on lists it again.
+            // Before it is looked at: a removal that empties it from now on lists it again.
             set_unlisted(page);
             match retry(|| self.try_reclaim(page)) {
                 Ok(Fate::Freed) => freed += 1,

@@ -72,7 +72,7 @@ impl<M: Medium> Hybrid<M> {
     /// Asks for all lines of the leaf that comes next, and of its frame.
     #[inline]
     fn prefetch(&self, no: Option<PageNo>) {
-        // A number that is none is told by who follows it.
+        // A number of no page is reported where it is followed.
         let Some(Ok(page)) = no.map(|no| self.medium().page(no)) else { return };
         page.prefetch_whole(1);
     }

@@ -38,7 +38,7 @@ pub struct Hybrid<M: Medium> {
 pub type BdTree<M> = Hybrid<M>;
 
 impl<M: Medium> Hybrid<M> {
-    /// What a pool must know about the leaves.
+    /// All that a pool must know about the leaves.
     pub fn hooks() -> Hooks<Buffered<M>> {
         let nodes = std::any::type_name::<Hybrid<M>>();
         Hooks { durable: Buffered::persisted_epoch, nodes, ..Hooks::default() }
@@ -127,7 +127,7 @@ impl<M: Medium> Hybrid<M> {
         self.medium().sync()
     }
 
-    /// What a leaf shows in the running epoch and in those that a crash may go back to.
+    /// The slots that a leaf shows in the running epoch and in those that a crash may go back to.
     #[inline(always)]
     pub(super) fn views(&self, page: Page<'_>, epoch: u64) -> Views {
         Views::at(page, epoch, self.medium().recovered_epoch())

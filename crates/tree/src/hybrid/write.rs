@@ -29,7 +29,7 @@ pub(super) struct NewPair {
     pub(super) found: Option<usize>,
 }
 
-/// What a leaf shows from an epoch on.
+/// A change of the slots that a leaf shows from an epoch on.
 pub(super) struct Stored {
     epoch: u64,
     /// The slot that it does not show any more.

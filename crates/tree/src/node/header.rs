@@ -72,7 +72,7 @@ impl Run {
     }
 }
 
-/// What the kind word says of a node.
+/// The shape of a node, as its kind word gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// 0 for leaves.
@@ -128,7 +128,7 @@ impl Shape {
     }
 }
 
-/// What a node's header says: what all searches ask as it was at one moment, the sibling as it is now.
+/// A node's header: the parts that all searches ask for as they were at one moment, the sibling as it is now.
 pub trait NodeView<'m>: Copy {
     /// The page.
     fn page(self) -> Page<'m>;

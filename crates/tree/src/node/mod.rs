@@ -1,4 +1,4 @@
-//! What the spine asks of a node, and which parts a tree is made of.
+//! The questions that the spine asks of a node, and the parts that a tree is made of.
 //!
 //! The spine (descent, latches, readers, splits, merges, scans, checks) is written once. It knows
 //! nodes only by the questions of these traits, and asks by position: 0 is the smallest key.
@@ -60,10 +60,10 @@ pub type InputOf<K> = <K as NodeChanges>::Input;
 /// A value of a kind of tree that was found.
 pub type ValueOf<K> = <K as NodeReads>::Value;
 
-// What is read of a node: its keys in their order, its bounds, the values of leaves.
+// Reads of a node: its keys in their order, its bounds, the values of leaves.
 
-/// Which keys a node holds, between which bounds it lies, and which values its entries have. What reads beside a
-/// writer answers anything, reads nothing outside the page and does not panic; the reader validates afterwards.
+/// Which keys a node holds, between which bounds it lies, and which values its entries have. A read beside a
+/// writer answers anything, reaches nothing outside the page and does not panic; the reader validates afterwards.
 pub trait NodeReads: Send + Sync + Sized + 'static {
     /// A key to look for.
     type Key: ?Sized + TreeKey;
@@ -78,7 +78,7 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
     const PREFIXED: bool;
     /// A value that was found.
     type Value: TreeValue;
-    /// What leads to a value that lies elsewhere.
+    /// A reference to a value that lies elsewhere.
     type Far<'p, M: Medium>: FarValue<Value = Self::Value>;
 
     /// The node on a page, if there is one of this kind. Its header is read here. A race may show anything: what leads
@@ -97,7 +97,7 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
     /// Ranks a key that lies within the node's bounds.
     fn rank<M: Medium>(pool: &Pool<M>, at: &NodeAt<'_, Self>, key: &Self::Key) -> Result<Rank>;
 
-    /// The same, with the key's entry if it is there: who asks for it afterwards decodes it once more.
+    /// The same, with the key's entry if it is there: a caller that asks for it afterwards decodes it once more.
     #[inline(always)]
     fn locate<'m, M: Medium>(
         pool: &Pool<M>,
@@ -108,8 +108,8 @@ pub trait NodeReads: Send + Sync + Sized + 'static {
         Ok((rank, rank.exact.then(|| Self::entry(at, rank.le - 1))))
     }
 
-    /// What `read` makes of the entry of a key in a leaf, if there is one. An entry is large: who gave it
-    /// back would move it about.
+    /// The result of `read` for the entry of a key in a leaf, if there is one. An entry is large: to return it
+    /// would move it about.
     #[inline(always)]
     fn find<'m, M: Medium, T>(
         pool: &Pool<M>,
@@ -203,7 +203,8 @@ pub fn settled<F: FarValue>(found: StoredValue<F::Value, F>) -> Result<F::Value>
     }
 }
 
-/// A node as its reader or writer has it. Who holds its latch, or has validated its version, has it as it is.
+/// A node as its reader or writer has it. The holder of its latch, or a reader that has validated
+/// its version, has it as it is.
 pub struct NodeAt<'m, K: NodeReads> {
     /// Its header.
     pub view: K::View<'m>,
@@ -348,7 +349,7 @@ pub enum InLeaf {
 pub struct Filling<K: NodeChanges> {
     /// How many pairs that is, the one in the new leaf among them.
     pub count: usize,
-    /// What is between the two leaves.
+    /// The separator of the two leaves.
     pub separator: OwnedKeyOf<K>,
     /// The leaves.
     pub leaves: K::FilledLeaves,
@@ -363,12 +364,12 @@ pub trait NodeChanges: NodeReads {
     const VALUES_GROW: bool;
     /// A value to store.
     type Input: ?Sized;
-    /// What was made for a put before its step begins: large values are written. It is given back
-    /// unless the step uses it.
+    /// The preparations of a put, made before its step begins: large values are written. They are given back
+    /// unless the step uses them.
     type Prepared<'p, M: Medium>;
     /// All that takes memory for a change of a leaf, made before it begins: then nothing may fail.
     type Ready<'a>: Default;
-    /// What a step has reserved for a pair, and its change of the leaf.
+    /// A step's reservations for a pair, and its change of the leaf.
     type Plan<'a>;
     /// Whether that is ever done: several changes of a leaf in one step, and pairs that fill a leaf.
     const FILLS: bool;
@@ -514,25 +515,25 @@ pub trait NodeRestructures: NodeReads {
     const LOGGED: bool;
     /// The separator of a new tree's two leaves, by its [order](TreeKey::order); `None` if a new tree has one leaf.
     const FIRST_SEPARATOR: Option<u64>;
-    /// What an entry says of a child.
+    /// The part of an entry that names a child.
     type Child: Copy;
     /// A new node, made before its step begins: it takes memory.
     type Built;
     /// An entry for a child, made before its step begins.
     type Entering<'a>;
-    /// What was prepared for a split before its step began.
+    /// The preparations of a split, made before its step began.
     type PreparedSplit<'p, M: Medium>;
-    /// What a step has reserved for a split, and both nodes, made before it begins.
+    /// A step's reservations for a split, and both nodes, made before it begins.
     type SplitPlan;
-    /// What a step has planned for a merge.
+    /// A step's plan for a merge.
     type MergePlan;
     /// Whether a sparse leaf can get entries of its left neighbour by single stores, without a log (FAST+FAIR §4.2).
     const GIVES: bool;
-    /// What a leaf gives.
+    /// The plan of what a leaf gives.
     type GivePlan;
     /// Whether nodes of this kind are ever evened out.
     const EVENS: bool;
-    /// What goes where.
+    /// The plan of what goes where.
     type EvenPlan;
 
     /// Makes an empty leaf, between the separator of a new tree, if it has one, and the end on its side;
@@ -556,8 +557,8 @@ pub trait NodeRestructures: NodeReads {
         below: (PageNo, &Self::Key, Self::Child),
     ) -> Result<Self::Built>;
 
-    /// What an entry says of a child that begins at `separator`. Unless the caller `holds` the child's latch it may wait
-    /// for it, so the caller holds its left neighbour's or none, and not its parent's.
+    /// The part of an entry that names a child which begins at `separator`. Unless the caller `holds` the child's latch
+    /// it may wait for it, so the caller holds its left neighbour's or none, and not its parent's.
     ///
     /// # Errors
     /// I/O errors, Corrupt.
@@ -591,8 +592,8 @@ pub trait NodeRestructures: NodeReads {
         entry: &mut Self::Entering<'_>,
     );
 
-    /// How full a node on the way to `key` is, for who must know before the first of several puts that
-    /// none of them will fail. `value_bytes` is the length of the value; inner nodes get separators.
+    /// How full a node on the way to `key` is, for a caller that must know before the first of several puts
+    /// that none of them will fail. `value_bytes` is the length of the value; inner nodes get separators.
     fn stage<M: Medium>(at: &NodeAt<'_, Self>, key: &Self::Key, value_bytes: usize) -> NodeRoom;
 
     /// How many entries of a full node stay in it, at least one. If all do, the right node begins with the one that asks:
@@ -603,7 +604,7 @@ pub trait NodeRestructures: NodeReads {
     fn split_point(at: &NodeAt<'_, Self>, asking: Asking) -> Result<usize>;
 
     /// Reads and prepares all for a split of `left` after its first `keep` entries, as [`split_point`](Self::split_point)
-    /// has said for who is `asking`. Answers the smallest key that belongs to the right node, too.
+    /// has said for the entry that is `asking`. Answers the smallest key that belongs to the right node, too.
     ///
     /// # Errors
     /// I/O errors, Corrupt, NoMemory.
@@ -773,12 +774,12 @@ pub trait NodeBytes: NodeReads<Key = [u8], Value = Vec<u8>> + NodeChanges<Input 
     /// Corrupt, I/O errors, NoMemory.
     fn value_bytes<M: Medium>(pool: &Pool<M>, shape: Shape, entry: Self::Entry<'_>) -> Result<u64>;
 
-    /// What a put of a large pair has prepared. The put need not have the value any more: nothing of it
+    /// The preparations of a put of a large pair. The put need not have the value any more: nothing of it
     /// goes into the leaf.
     fn prepared<M: Medium>(large: Large<'_, M>) -> Self::Prepared<'_, M>;
 }
 
-// What a check, a first touch and a redo ask of a node.
+// The questions that a check, a first touch and a redo ask of a node.
 
 /// An entry as a check meets it.
 pub struct EntryView<'m, K: NodeReads> {
@@ -825,7 +826,7 @@ pub trait NodeChecks: NodeReads {
         everleaf_pool::zeros_at_end(bytes)
     }
 
-    /// What is wrong with the node apart from its keys, if anything: the place in the page, and why.
+    /// The flaw of the node apart from its keys, if there is one: the place in the page, and why.
     fn flaw(page: Page<'_>, shape: Shape) -> Option<(usize, String)>;
 
     /// The entry at a position, for a check.

@@ -102,7 +102,7 @@ impl TreeValue for Vec<u8> {
     }
 }
 
-/// What leads to a value that is read after its leaf has been left alone. Two equal ones lead to the same value for as
+/// A reference to a value that is read after its leaf has been left alone. Two equal ones lead to the same value for as
 /// long as both exist.
 pub trait FarValue: PartialEq {
     /// The value.

@@ -1,4 +1,4 @@
-//! What the spine asks of nodes of slots: in the order of the traits of [`node`](crate::node).
+//! The answers of nodes of slots to the spine, in the order of the traits of [`node`](crate::node).
 //!
 //! Pairs get in and out one by one, since on media without a journal each store is a step of its own. Full nodes are
 //! never evened out: the papers' trees split them. A sparse leaf of linear nodes gets entries of a full one ([`give`]).
@@ -192,7 +192,7 @@ fn link<'s, M: Medium, L: Layout, P: Probe, K: Keys>(
     }
 }
 
-/// Who asks for room for a slot, which it may show.
+/// An entry that asks for room for a slot, which it may show.
 fn asking(rank: Rank, slot: Option<Slot>) -> Asking {
     Asking { rank, bytes: size_of::<Slot>(), slot }
 }

@@ -11,7 +11,7 @@
 //!
 //! How slots are shifted line by line is in `writer`.
 //!
-//! What a crash leaves, with `live` = slots that are not void and `n` = the committed count:
+//! The states that a crash leaves, with `live` = slots that are not void and `n` = the committed count:
 //!
 //! ```text
 //! live = n+1, all identities differ   insert written, not committed     commit it

@@ -10,16 +10,16 @@
 //!
 //! **Readers that do not wait** find each key at every moment. Before `low` goes down they find what is given in L only,
 //! and skip the same in R: it is outside the bounds. Then it is in both, and it is the same. From the narrower `high` on
-//! they are sent from L to R, whose `low` they have not read before. Who has read a bound before it moved goes on with
-//! the old one, by which the state before can be read to the end: no slot of L changes. Who reads R meets slots that move
-//! to the right, several times each; a key that was passed may be met again and is no other
-//! ([`racing`](crate::slots::racing)). The parent comes last: who is led to R finds it ready. Entries go to the
+//! they are sent from L to R, whose `low` they have not read before. A reader that has read a bound before it moved
+//! goes on with the old one, by which the state before can be read to the end: no slot of L changes. A reader of R meets
+//! slots that move to the right, several times each; a key that was passed may be met again and is no other
+//! ([`racing`](crate::slots::racing)). The parent comes last: a reader that is led to R finds it ready. Entries go to the
 //! right only, so no search has to go to the left.
 //!
 //! **A crash** before `low` is durable leaves entries in R that are void: the first touch removes them
 //! ([`linear`](crate::slots::linear)). After it, `L.high ≠ R.low` shows the same as a split that was cut off, and ends in the
 //! same way, at the first touch of L: `high := R.low`. Then the parent leads to L what lies in R; a search
-//! goes on to the right, and the next writer who does renews the separator, as it would enter a new node. Until then
+//! goes on to the right, and the next writer that does renews the separator, as it would enter a new node. Until then
 //! the separator is greater than `R.low`, so a parent is not split there before it is renewed, and L and R do not merge.
 //!
 //! The paper says what is done, and the order only as "the reverse of a split". It moves the separator by an insert and
@@ -32,7 +32,7 @@ use crate::node::{NodeAt, RightBounds, Run, Shape, Siblings};
 use crate::slots::notes::{self, ImageNote};
 use crate::slots::{Keys, Layout, Probe, Slot, SlotsImage};
 
-/// What a leaf gives to its right neighbour.
+/// The gift of a leaf to its right neighbour.
 pub struct SlotGift {
     /// How many entries stay.
     keep: usize,

@@ -117,9 +117,9 @@ pub struct SplitBounds {
 
 /// How a split finds and writes the bounds between its two nodes.
 pub trait KeySplits: KeyBounds {
-    /// What was prepared for a split before its step began.
+    /// The preparations of a split, made before its step began.
     type PreparedSplit<'p, M: Medium>;
-    /// What a step has reserved for a split.
+    /// A step's reservations for a split.
     type SplitPlan;
     /// The separator of a new tree's two leaves; `None` if a new tree has one leaf.
     const FIRST_SEPARATOR: Option<u64>;
@@ -162,7 +162,7 @@ pub trait KeySplits: KeyBounds {
 pub trait Values: KeyOrder {
     /// A value that was found.
     type Value: TreeValue;
-    /// What leads to a value that lies elsewhere.
+    /// A reference to a value that lies elsewhere.
     type Far<'p, M: Medium>: FarValue<Value = Self::Value>;
 
     /// The value of a leaf's slot, or what leads to it. Under a race it behaves like
@@ -184,15 +184,15 @@ pub trait Values: KeyOrder {
     }
 }
 
-/// What a step writes for a pair, beside the leaf. The calls come in this order: `prepare`,
+/// The writes of a step for a pair, beside the leaf. The calls come in this order: `prepare`,
 /// then `plain_slot`, or `plan` and `write` in a step.
 pub trait ValueWrites: Values {
     /// A value to store.
     type Input: ?Sized;
-    /// What was written for an insert before its step began (large values). It is given back unless
-    /// the step uses it.
+    /// The preparations of an insert, written before its step began (large values). They are given back unless
+    /// the step uses them.
     type Prepared<'p, M: Medium>;
-    /// What a step has reserved for a slot.
+    /// A step's reservations for a slot.
     type Plan;
     /// Whether replacing a value stores the payload; otherwise it stores the identity.
     const REPLACES_PAYLOAD: bool;

@@ -25,10 +25,9 @@
 //! - A line is flushed when the *next* one is about to be stored to, in both directions, and the last
 //!   one at the end (F8).
 //!
-//! What a crash leaves is at most one slot whose right neighbour has its identity, and in front of the others what
-//! was being [given](crate::slots::give) and lies below the node's bounds; it is removed.
-//! Both of the
-//! changes that leave one are settled by moving what is behind it to the left: that undoes an
+//! A crash leaves at most one slot whose right neighbour has its identity, and in front of the others slots that
+//! were being [given](crate::slots::give) and lie below the node's bounds; these are removed.
+//! Both changes that leave the former are settled by moving what is behind it to the left: that undoes an
 //! insert, which had not committed, and ends a remove, which had. Each state on the way is again
 //! one of those, so a crash in the repair needs nothing else.
 //!
@@ -123,7 +122,7 @@ pub struct Logged<L>(PhantomData<L>);
 
 impl<L: Layout> Layout for Logged<L> {
     layout_as!(L: NAME, LOCK_FREE, capacity, insert, remove, absorb, take_before, trim, build, recover);
-    // A pool whose trees have logs: only who looks at them may open it.
+    // A pool whose trees have logs: only a tree that looks at them may open it.
     const HASH: u64 = L::HASH | 1 << 24;
     const LOGGED: bool = true;
 }

@@ -25,7 +25,7 @@
 //! Keys are [`Words`] (u64 → u64, the papers' interface) or
 //! [`Strings`] (byte strings in records, the Db on persistent memory).
 //!
-//! The spine, the layouts and the probes serve both kinds of keys. What differs between the two stands
+//! The spine, the layouts and the probes serve both kinds of keys. The differences between the two stand
 //! here, in traits that are small enough to read one at a time:
 //!
 //! | trait | question that it answers |

@@ -1,4 +1,4 @@
-//! What a step did to one node, as a journal keeps it, and how that is done again.
+//! The changes of a step to one node, as a journal keeps them, and how they are done again.
 //!
 //! Redo calls the layout functions that ran live, so there is no second implementation; operands
 //! are checked first, because a journal is a file and files can be damaged.

@@ -20,7 +20,7 @@
 //! child be that of the last slot, the last slot looks void to a reader, who then goes to the child
 //! before and from there along the siblings: a longer way, not another answer.
 //!
-//! What is read may not be durable yet: a crash can take back what was returned (F16).
+//! An entry that is read may not be durable yet: a crash can take back what was returned (F16).
 
 use everleaf_pmem::{Page, Result, fallible};
 
@@ -28,7 +28,7 @@ use crate::node::{Run, Shape};
 use crate::slots::writer::Limits;
 use crate::slots::writer::Slot;
 
-/// What is at a slot.
+/// A slot, as a reader meets it.
 enum RacingSlot {
     Live(Slot),
     /// Half copied, so that its right neighbour counts; or outside the bounds.
@@ -75,7 +75,7 @@ impl<'m> Racing<'m> {
     }
 
     /// Calls `f` with each live slot: in ascending order of keys, or descending if the writer moves to the left, until
-    /// it answers false. A key that is there all the time is met; one that comes or goes meanwhile may be. What has
+    /// it answers false. A key that is there all the time is met; one that comes or goes meanwhile may be. A key that has
     /// been met may be met again, also behind a greater key: a [gift](crate::slots::give) moves all slots several times.
     fn each(&self, mut f: impl FnMut(Slot) -> bool) {
         let slots = self.page.slots();

@@ -1,4 +1,4 @@
-//! What both sorted layouts do to slots: shift them one by one, line by line, so that a crash leaves
+//! The writes of both sorted layouts to slots: they shift them one by one, line by line, so that a crash leaves
 //! at most one slot half copied.
 //!
 //! A line is flushed and fenced before a store to the next one. Order within a slot

@@ -1,4 +1,4 @@
-//! What the spine asks of slotted nodes, answered with the pool: in the order of the traits of [`node`](crate::node).
+//! The answers of slotted nodes to the spine, given with the pool, in the order of the traits of [`node`](crate::node).
 //!
 //! A value is in the entry, or in the record that it refers to. A key that a node keeps in part is compared and read
 //! where it is whole. The records of pairs and of fences that do not fit come and go with them.
@@ -202,7 +202,7 @@ pub(super) fn whole<M: Medium>(pool: &Pool<M>, record: u64) -> Result<Vec<u8>> {
     key_of_record(pool, RecordRef::from_bits(record))
 }
 
-/// The record of a node's low fence, if it is long. Waits for who changes the node.
+/// The record of a node's low fence, if it is long. Waits for a thread that changes the node.
 pub(super) fn low_record<M: Medium>(pool: &Pool<M>, no: PageNo) -> Result<Option<u64>> {
     let record = |page| View::read(page).low().and_then(|low| low.record);
     pool.read(no, "reading a fence", record)
@@ -253,7 +253,7 @@ impl Slotted {
         !frees && ready.put(&at.node.view, (at.rank, old), key, Value::Inline(value))
     }
 
-    /// What a pair needs that is not just put into its leaf.
+    /// The needs of a pair that is not just put into its leaf.
     #[cold]
     fn needs(at: &PutPoint<'_, Self>, key: &[u8], value: &Value<'_>) -> InLeaf {
         let (view, size) = (&at.node.view, value.size());

@@ -1,4 +1,4 @@
-//! A leaf in memory of its own, for who goes through it pair by pair and lends keys and values.
+//! A leaf in memory of its own, for a cursor that goes through it pair by pair and lends keys and values.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ const WORD: usize = 8;
 /// Bytes that both lists have to spare: those of a code, of a word and of a suffix in its slot.
 const SPARE: usize = 16;
 
-/// The slots and the heap of a leaf as they were at one moment, and one pair of it. What the slots say is
+/// The slots and the heap of a leaf as they were at one moment, and one pair of it. The slots are
 /// believed as little as in a page: nothing here panics.
 #[derive(Debug, Default)]
 pub struct LeafCopy {
@@ -211,7 +211,7 @@ impl LeafCopy {
         })
     }
 
-    /// What the leaf keeps of a key behind the prefix.
+    /// The part of a key that the leaf keeps behind the prefix.
     fn suffix(&self, pos: usize) -> Option<Suffix<'_>> {
         let slot = u64::from_le_bytes(*self.bytes.as_chunks::<SLOT_BYTES>().0.get(pos)?);
         let at = (slot as usize & 0xffff).wrapping_sub(self.shift);

@@ -13,9 +13,9 @@
 //! bytes. The caller holds the latch and has seen that there is room; the pages of a journal make the step
 //! whole, so stores need no order. `view` is the node as it is.
 //!
-//! A step tells the journal of each change by a note, whose bytes `note.rs` has. Redo looks at the operands and at what of the page they meet, because both come from files that may be
-//! damaged, and then calls the function that ran live. What the whole page is then is seen at its first
-//! touch ([`check_page`](crate::slotted::check_page)).
+//! A step tells the journal of each change by a note, whose bytes `note.rs` has. Redo looks at the operands and at the
+//! part of the page that they meet, because both come from files that may be damaged, and then calls the function that
+//! ran live. The first touch of the page checks all of it ([`check_page`](crate::slotted::check_page)).
 
 use everleaf_pmem::{Change, Error, Medium, Page, PageNo, Result, fallible};
 use everleaf_pool::kind::{self, KIND_WORD};
@@ -212,7 +212,7 @@ pub fn is_whole(tag: u8) -> bool {
     tag == IMAGE
 }
 
-/// What a change of a node with this tag does, in a word or two; none if it is no such tag.
+/// The name of a change of a node with this tag, in a word or two; none if no such change has it.
 pub fn name_of(tag: u8) -> Option<&'static str> {
     Some(match tag {
         INSERT => "insert",
@@ -546,7 +546,7 @@ fn remove_unnoted<M: Medium>(m: &M, view: &View<'_>, pos: usize) {
     run.store(m, page);
 }
 
-/// What an update of an entry would take.
+/// The space that an update of an entry would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Update {
     /// Nothing: the new value goes where the old one is.

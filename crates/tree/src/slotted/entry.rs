@@ -84,7 +84,7 @@ pub fn is_cut(key: usize, page_bytes: usize) -> bool {
     key > whole_key_max(page_bytes)
 }
 
-/// What an entry keeps of a key behind a prefix, and whether that is a part.
+/// The bytes of a key that an entry keeps behind a prefix, and whether they are a part.
 #[inline(always)]
 pub fn kept_of(key: &[u8], prefix: usize, page_bytes: usize) -> (&[u8], bool) {
     let suffix = key.get(prefix..).unwrap_or_default();
@@ -102,7 +102,7 @@ pub(super) struct NewEntry<'a> {
     pub suffix: &'a [u8],
     /// Whether the key goes on behind them.
     pub cut: bool,
-    /// What it holds beside the key.
+    /// Its part beside the key.
     pub value: Value<'a>,
 }
 

@@ -61,7 +61,7 @@ pub struct Even {
     add: Vec<u8>,
 }
 
-/// A node that gives, one that takes, and who asks.
+/// A node that gives, one that takes, and the entry that asks.
 struct Pair<'a> {
     giver: Node<Flat<'a>>,
     taker: Node<Flat<'a>>,
@@ -160,7 +160,7 @@ impl Even {
         }
     }
 
-    /// What is between the two nodes afterwards: the parent's entry for the right one gets it.
+    /// The separator of the two nodes afterwards: the parent's entry for the right one gets it.
     pub fn separator(&self) -> &[u8] {
         &self.separator
     }
@@ -287,7 +287,7 @@ impl Fill {
         };
         let bounds = Bounds { low: fence, ..own };
         let mut right = Image::new(page_bytes, 0, &bounds, usize::MAX)?;
-        // Who goes on pair by pair fills it from left to right.
+        // A caller that goes on pair by pair fills it from left to right.
         right.set_run(LONG_RUN);
         if !push_all(&mut left, &pairs[..kept]) || !push_all(&mut right, &pairs[kept..=kept]) {
             return Ok(None);
@@ -301,7 +301,7 @@ impl Fill {
         self.len
     }
 
-    /// What is between the leaves.
+    /// The separator of the leaves.
     pub fn separator(&self) -> &[u8] {
         &self.separator
     }

@@ -1,7 +1,7 @@
 //! Whether a page can be a node: looked at once, when it comes from a file.
 //!
 //! After this everything that the header and the slots name lies in the page and apart from all else, and
-//! keys ascend between the fences as far as the node knows them. Whoever changes the node can rely on that.
+//! keys ascend between the fences as far as the node knows them. Code that changes the node can rely on that.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -162,7 +162,7 @@ impl Taken {
     }
 }
 
-/// What a check has seen of a node so far.
+/// The findings of a check of a node so far.
 struct Walk<'v, B> {
     view: &'v Node<B>,
     taken: Taken,

@@ -9,9 +9,9 @@
 //!
 //! A heap in the making: entries one below the other from the page's end down, and their slots.
 //!
-//! This is where whoever makes a node anew spends its time. So an entry that goes from one place to another
+//! Code that makes a node anew spends its time here. So an entry that goes from one place to another
 //! as it is costs the length of its code, looked up, and one copy of a fixed number of bytes that ends where
-//! the entry ends. What such a copy brings along lies below the entry, where the next one comes.
+//! the entry ends. The bytes that such a copy brings along lie below the entry, where the next one comes.
 //!
 //! A node as it is, in memory, from which another one is made: plain memory is read faster than a page that
 //! others may change.
@@ -29,7 +29,7 @@ use crate::slotted::view::{
     prefix_max, short_len, slot_head,
 };
 
-/// What a node is beside its entries.
+/// The parts of a node beside its entries.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds<'a> {
     /// The low fence, inclusive; none: -infinity.
@@ -230,12 +230,12 @@ impl Image {
 
 /// Suffixes of a node's keys as they are behind another prefix.
 struct Suffixes {
-    /// What the node's prefix has more than the other one, and behind it a suffix.
+    /// The bytes by which the node's prefix is longer than the other one, and behind them a suffix.
     bytes: Vec<u8>,
-    /// How many bytes are that, and the same as the first ones of a big-endian number.
+    /// How many bytes longer it is, and those bytes as the first ones of a big-endian number.
     more: usize,
     more_head: u64,
-    /// What the other prefix has more.
+    /// How many bytes longer the other prefix is.
     fewer: usize,
     /// Whether both are less than what a slot has of a suffix.
     is_near: bool,
@@ -281,7 +281,7 @@ impl Suffixes {
     fn moved(&self, head: u64, rest: u64) -> (u64, u64) {
         let (more, fewer) = (8 * self.more, 8 * self.fewer);
         if more > 0 {
-            // What the slot has no room for comes before the rest.
+            // The bytes that the slot has no room for come before the rest.
             let out = head >> 16 << (64 - more);
             (slot_head(self.more_head | head >> more), out | rest >> more)
         } else {
@@ -501,7 +501,7 @@ impl<'b> Pack<'b> {
             left -= len;
             *to_slot = (slot & !0xffff | (heap_at + left) as u64).to_le_bytes();
         }
-        // What came along below the last one.
+        // Clears the bytes that came along below the last one.
         heap[left.saturating_sub(SHORT)..left].fill(0);
         (self.count, self.start) = (self.count + slots.len(), heap_at + left);
         true
@@ -525,7 +525,7 @@ impl Pack<'_> {
 
     /// As [`push`](Self::push), of a whole key: its head as the slot has it, what follows as the first bytes of
     /// a big-endian number, and how many bytes that are. False also if the entry is long, or if few bytes are
-    /// left: then nothing is done. Who calls this calls [`tidy`](Self::tidy) at the end.
+    /// left: then nothing is done. The caller calls [`tidy`](Self::tidy) at the end.
     #[inline(always)]
     pub fn push_short(&mut self, (head, rest, suffix): (u64, u64, usize), value: &[u8]) -> bool {
         let rest_len = suffix.saturating_sub(HEAD_BYTES);
@@ -554,7 +554,7 @@ impl Pack<'_> {
     }
 }
 
-/// What a node uses, copied out of its page.
+/// The bytes that a node uses, copied out of its page.
 #[derive(Debug)]
 pub(super) struct Source {
     bytes: Vec<u8>,

@@ -23,7 +23,7 @@
 //! fence. Of a *long* fence the node keeps an eighth of a page, and behind it the name of a record that
 //! holds all.
 //!
-//! **Records.** What does not fit a node is in a *record* of the pool, and a step makes and frees records
+//! **Records.** Bytes that do not fit a node are in a *record* of the pool, and a step makes and frees records
 //! together with the entries and fences that name them.
 //!
 //! | what | where |

@@ -1,4 +1,4 @@
-//! What a journal keeps of a change of a node, as bytes.
+//! A change of a node as a journal keeps it, in bytes.
 //!
 //! ```text
 //! tag  7 INSERT      pos u16 | an entry

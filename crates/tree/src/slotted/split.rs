@@ -4,7 +4,7 @@
 //! filled at its end for some time is full for good: it keeps all but its last entry, so that what is loaded
 //! in ascending order lies in full nodes. The right half is noted whole, the left one as a trim.
 //!
-//! What can be said of a node's room without making anything decides what to do next. It is asked beside writers,
+//! A look at a node's room, which makes nothing, decides what to do next. It is taken beside writers,
 //! too, and may then be mistaken; the step that acts on it plans again under latches.
 
 use everleaf_pmem::{Medium, Page, Result};
@@ -151,7 +151,7 @@ impl Split {
         Ok(Self { left, right, keep, separator, trim })
     }
 
-    /// What is between the halves.
+    /// The separator of the halves.
     pub fn separator(&self) -> &[u8] {
         &self.separator
     }
@@ -246,7 +246,7 @@ impl View<'_> {
         if entry.cut != cut || (!cut && entry.suffix != suffix.len()) {
             return false;
         }
-        // In place: whoever checks must not take a lack of memory for damage.
+        // In place: a check must not take a lack of memory for damage.
         let (prefix, page) = (self.prefix_len(), self.page());
         let known = prefix + entry.suffix;
         if known > key.len() || cut && known == key.len() {

@@ -1,12 +1,12 @@
-//! What a node says, also to a reader that races, and where a key belongs in it.
+//! How a node is read, also by a reader that races, and where a key belongs in it.
 //!
 //! The bytes are in a page, or copied, and are read in the same way from both ([`Node`](crate::slotted::Node)). A
 //! page may change meanwhile, and its reader validates; a copy stays as it is. Code that makes a node anew reads the
 //! old one there.
 //!
 //! A reader makes a [`View`] of a page that it may share with a writer, reads, and validates the page's
-//! version afterwards. What it read before that may be anything, and so may a damaged page: nothing here
-//! panics, leaves the page or goes on for ever. What cannot be is an error, which is believed like any
+//! version afterwards. Bytes read before that may be anything, and so may a damaged page: nothing here
+//! panics, leaves the page or goes on for ever. An impossible state is an error, which is believed like any
 //! other answer: after the version was validated.
 //!
 //! An entry begins with a code:
@@ -138,7 +138,7 @@ const CODE_MAX: usize = 5;
 const _: () = assert!(CODE_MAX <= size_of::<u64>());
 pub(super) const CUT_BIT: u64 = 1 << 15;
 
-/// What an entry has beside its key.
+/// The part of an entry beside its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// These bytes: a value that is not too long.
@@ -242,7 +242,7 @@ pub(super) fn short_len(code: u8) -> usize {
 }
 
 /// Where the parts of an entry are in its page. Read from a page that others change, or from a damaged
-/// one, it may be anything, and its parts may lie outside the page: whoever reads them is told so.
+/// one, it may be anything, and its parts may lie outside the page: their reader is told so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// The entry's first byte.
@@ -255,7 +255,7 @@ pub struct Entry {
     pub rest_at: usize,
     /// Where the value is.
     pub value_at: usize,
-    /// What the value takes.
+    /// The size of the value.
     pub value: ValueSize,
 }
 
@@ -366,7 +366,7 @@ pub(super) fn slot_head(head: u64) -> u64 {
     head & !0xffff
 }
 
-/// Bytes of a node. What lies outside of them is 0, or said to be outside: nothing panics.
+/// Bytes of a node. A byte outside of them is 0, or said to be outside: nothing panics.
 pub trait Bytes: Copy {
     /// How many there are.
     fn page_bytes(self) -> usize;
@@ -546,7 +546,7 @@ pub struct Node<B> {
 /// A node in its page.
 pub type View<'m> = Node<Page<'m>>;
 
-/// What the flags in the kind word of a slotted node are.
+/// The flags in the kind word of a slotted node.
 pub(super) const KIND_FLAGS: u16 = FLAG_BYTES | FLAG_SLOTTED;
 
 /// Whether a kind word says that it is that of a slotted node.
@@ -931,7 +931,7 @@ impl View<'_> {
 /// Bytes of the high fence that a header word holds.
 const HIGH_HEAD_BYTES: usize = 8;
 
-/// What bytes of a stored key say about its order to another key.
+/// The order of a stored key to another key, as far as its bytes tell.
 enum KeptOrder {
     Order(Ordering),
     /// All that is kept of it is how the other key begins.
@@ -961,7 +961,7 @@ fn order(
     let kept = other.len().min(stored);
     match compare(&other[head..kept]) {
         Ordering::Equal if other.len() > stored => KeptOrder::Part,
-        // What is kept is all of the other key, and a cut key is longer than what is kept of it.
+        // The kept bytes are all of the other key, and a cut key is longer than what is kept of it.
         Ordering::Equal => KeptOrder::Order(Ordering::Greater),
         order => KeptOrder::Order(order),
     }
@@ -1032,7 +1032,7 @@ impl<B: Bytes> Node<B> {
         if entry.cut || (ours == theirs && rest > 8) {
             return Behind::Long;
         }
-        // What pads the shorter one with zeros is less than no byte of the other: lengths decide.
+        // The zeros that pad the shorter one are less than no byte of the other: lengths decide.
         let len = key.len().saturating_sub(prefix);
         Behind::Order(ours.cmp(&theirs).then(entry.suffix.cmp(&len)))
     }

@@ -267,7 +267,7 @@ fn every_bit_of_the_header_and_the_slots_counts() {
             set_bytes(&*world.m, page, &all);
             ask_all(page, &[]);
             if check_page(page).is_ok() {
-                // What is left: how many inserts were in a row, another sibling, another level, a key
+                // Changes that go unnoticed: how many inserts were in a row, another sibling, another level, a key
                 // that is as good, another prefix that is as good.
                 let byte = bit / 8;
                 let is_known = [7, 41].contains(&byte)

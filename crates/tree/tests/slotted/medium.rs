@@ -21,7 +21,7 @@ impl Noted {
         Self { inner, notes: Mutex::default() }
     }
 
-    /// What was noted since this was asked last.
+    /// Takes the notes made since the last call.
     pub fn take_notes(&self) -> Vec<Note> {
         std::mem::take(&mut self.notes.lock().expect("no panic while noting"))
     }

@@ -1,4 +1,4 @@
-//! What a check and a redo refuse, each by itself: pages and notes that are sound but for one thing.
+//! Pages and notes that a check and a redo refuse, each by itself: they are sound but for one thing.
 
 use everleaf_pmem::{Change, Error, Medium, Page};
 use everleaf_testing::Rng;

@@ -16,7 +16,7 @@ use everleaf_tree::slotted::{
 
 use super::medium::{Noted, bytes, redo, set_bytes, words};
 
-/// What stands for the pool: records by their names.
+/// A stand-in for the pool: records by their names.
 #[derive(Default)]
 pub struct Records {
     pairs: HashMap<u64, (Vec<u8>, Vec<u8>)>,
@@ -45,7 +45,7 @@ fn zero_gap(bytes: &mut [u8]) {
     bytes[gap].fill(0);
 }
 
-/// What comes back of a page that was written without its gap.
+/// Gives a page the bytes that come back when it was written without its gap.
 fn unpack(m: &Noted, no: PageNo) {
     let page = m.page(no).expect("inside");
     let mut bytes = bytes(page);
@@ -405,7 +405,7 @@ impl World {
     }
 
     /// Compares a copy of a leaf with what the leaf holds itself; keys that are cut are left to the leaf, and
-    /// values in records to who reads those. The copy had another leaf before.
+    /// values in records to their readers. The copy had another leaf before.
     fn compare_copy(view: &View<'_>, pairs: &[(&Vec<u8>, &Vec<u8>)], copy: &mut LeafCopy) {
         assert!(copy.fill(view).expect("memory"));
         assert_eq!(copy.is_there(), !pairs.is_empty());

@@ -1,4 +1,4 @@
-//! What many changes at once ask for: pages and notes, counted.
+//! The pages and notes that many changes at once ask for, counted.
 
 use std::cell::Cell;
 use std::rc::Rc;

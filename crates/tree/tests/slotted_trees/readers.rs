@@ -33,7 +33,7 @@ fn put(tree: &Tree, key: &[u8], value: &[u8]) {
     tree.set(key, value, Condition::Always).expect("room");
 }
 
-/// What a writer does near a key that stays: leaves there even out and are split, and if pairs may go,
+/// The changes of a writer near a key that stays: leaves there even out and are split, and if pairs may go,
 /// they merge.
 fn burst(tree: &Tree, rng: &mut Rng, i: u64, may_remove: bool) {
     for _ in 0..1 + rng.below(6) {
@@ -107,10 +107,10 @@ fn read_beside_a_burst(tree: &Arc<Tree>, rng: &mut Rng, starved: bool) {
         if let Some(last) = last.filter(|_| starved && asked <= at) {
             disturb(m, last);
         }
-        // A reader that holds a leaf only prefetches: who writes there would wait for it.
+        // A reader that holds a leaf only prefetches: a writer there would wait for it.
         let holds = last.is_some_and(|last| m.file().page(last).expect("met").latch().is_locked());
         if asked == at && !holds {
-            // Who is starved has stopped merges.
+            // A starved reader has stopped merges.
             burst(&writer, &mut own, i, !starved);
         }
         (asked, last) = (asked + 1, Some(no));
@@ -146,7 +146,7 @@ fn a_key_that_stays_is_found_whatever_comes_between_two_pages() {
 /// B2, for slotted nodes: a bounded number of attempts.
 #[test]
 fn a_reader_whose_way_is_never_left_alone_comes_back() {
-    /// The pages of eight attempts, and of one more for who goes on in a neighbour; twice for a second leaf.
+    /// The pages of eight attempts, and of one more that goes on in a neighbour; twice for a second leaf.
     const MOST: u64 = 100;
     let io = SimIo::new(2);
     let tree = Arc::new(open(&io, 512));
@@ -169,8 +169,8 @@ fn a_reader_whose_way_is_never_left_alone_comes_back() {
     }
 }
 
-/// Who is kept from a leaf goes down by latches, and begins again where a node lies to the right of what it seeks: in a
-/// damaged tree it does so each time.
+/// A reader that is kept from a leaf goes down by latches, and begins again where a node lies to the right of what it
+/// seeks: in a damaged tree it does so each time.
 #[test]
 fn a_reader_that_is_disturbed_in_a_damaged_tree_comes_to_an_end() {
     const LOW_FENCE_WORD: usize = 2;
@@ -275,7 +275,7 @@ fn a_cursor_asks_for_values_ahead_in_its_direction() {
     let down = walk(&mut cursor, false, 57);
     let common = down.iter().filter(|record| all.contains(record)).count();
     assert!(common >= 46 && down.len() < 60, "{common} of {}", down.len());
-    // Who looks at keys alone, or here and there, asks for nothing.
+    // A cursor that looks at keys alone, or here and there, asks for nothing.
     for _ in 0..20 {
         assert!(matches!(tree.cursor_next(&mut cursor), Ok(Stepped::Pair)));
     }

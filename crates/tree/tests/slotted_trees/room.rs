@@ -1,4 +1,4 @@
-//! Who makes room for a pair in a full leaf: the emptier neighbour, else the other one, else a split.
+//! Room for a pair in a full leaf is made by the emptier neighbour, else by the other one, else by a split.
 
 use std::cell::Cell;
 use std::ops::Bound::Unbounded;
@@ -56,7 +56,7 @@ fn tree_of(n: usize) -> Tree {
     panic!("{n} leaves are many");
 }
 
-/// Who made room, as the notes say.
+/// The maker of room, as the notes say.
 #[derive(Debug, PartialEq)]
 enum By {
     Left,
@@ -64,8 +64,8 @@ enum By {
     Split,
 }
 
-/// Leaves so many pairs in each leaf, but fills the one that is to ask; then who makes room for it. `asks`
-/// may change it before.
+/// Leaves so many pairs in each leaf, but fills the one that is to ask; then says what made room for it.
+/// `asks` may change it before.
 fn ask(keeps: &[Option<usize>], asks: impl Fn(&Tree, &[Vec<u8>])) -> By {
     ask_with(keeps, asks, false)
 }

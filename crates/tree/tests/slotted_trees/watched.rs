@@ -15,7 +15,7 @@ use everleaf_tree::{INDEX_ANCHOR, SlottedTree, page_use};
 
 const PATH: &str = "/pool/p.ever";
 
-/// What is done when a page is asked for.
+/// A function that runs when a page is asked for.
 type Act = Box<dyn FnMut(&Watched, PageNo)>;
 
 thread_local! {
@@ -66,7 +66,7 @@ impl Medium for Watched {
     }
     fn page(&self, no: PageNo) -> Result<Page<'_>> {
         if let Some(mut act) = AT_PAGE.take() {
-            // What it does asks for pages, too.
+            // The function asks for pages, too.
             act(self, no);
             AT_PAGE.set(Some(act));
         }
@@ -163,7 +163,7 @@ pub fn kill(tree: Tree, io: &SimIo) -> SimIo {
 pub fn pack(tree: &Tree) -> usize {
     let (pool, mut free) = (tree.pool(), 0);
     for (no, owner) in (0..).zip(pool.map_bytes().expect("a disk")) {
-        // What was not fetched may be an extent.
+        // A page that was not fetched may be an extent.
         if !pool.page(no).expect("inside").latch().is_ready() {
             continue;
         }

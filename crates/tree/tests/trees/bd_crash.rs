@@ -1,6 +1,6 @@
 //! BD+Trees: every crash of scripts over several epochs, recovered by opening pool and tree, with
-//! that cut off too. What is found must be the end of just the epoch that the image names as
-//! durable; and it is used further, and crashed again.
+//! that cut off too. The state found must be the end of just the epoch that the image names
+//! as durable; and it is used further, and crashed again.
 //!
 //! `EVERLEAF_SCALE` multiplies random scripts and samples.
 

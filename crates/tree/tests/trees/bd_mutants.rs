@@ -17,7 +17,7 @@ use everleaf_pool::kind;
 const SLOTS: u32 = 4;
 const PAGE: u32 = 16;
 
-/// What was going on, a call that is left out or comes too late, and what it is about.
+/// The act that was going on, a call that is left out or comes too late, and the part of the pool that it is about.
 type Site = (&'static str, &'static str, String);
 
 fn of_line(line: u32, owners: &[u8]) -> &'static str {
@@ -45,7 +45,7 @@ fn of_store(word: u32, owners: &[u8]) -> &'static str {
     }
 }
 
-/// What each call of a kind is about, and in which act it comes.
+/// The part of the pool that each call of a kind is about, and the act in which it comes.
 #[derive(Default)]
 struct Calls {
     stores: Vec<(&'static str, &'static str)>,

@@ -1,4 +1,4 @@
-//! What old versions cost (BD+Tree §4.1.7): of N keys, half are there; each epoch has M inserts and
+//! The cost of old versions (BD+Tree §4.1.7): of N keys, half are there; each epoch has M inserts and
 //! removes of any of them. Just before an epoch ends, a key holds a slot for what it is now, and one
 //! more for each of the two last epochs that found it there and changed it:
 //! N (3/2 − ((N − 1) / N)^M) slots in all.

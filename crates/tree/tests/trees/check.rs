@@ -61,7 +61,7 @@ fn shared<M: Medium, K: Kind>(tree: &Blink<M, K>, threads: usize) -> TreeReport 
     tree.check_in(&pool.map_bytes().expect("memory"), Some(&glance), shares).expect("memory")
 }
 
-/// What the trees of these reports name.
+/// The pages that the trees of these reports name.
 fn named(trees: &[TreeReport]) -> NamedPages {
     let mut named = NamedPages::default();
     trees.iter().for_each(|tree| named.add(tree).expect("memory"));
@@ -95,7 +95,7 @@ fn it_counts_what_is_there() {
     assert_eq!(report.value_bytes, left.map(|i| i % 50).sum::<u64>());
 }
 
-/// Whoever walks which leaves, a report says the same.
+/// A report says the same, whichever thread walks which leaves.
 #[test]
 fn threads_that_share_the_leaves_report_what_one_does() {
     fn same<M: Medium, K: Kind>(tree: &Blink<M, K>) {
@@ -324,7 +324,7 @@ fn memory() -> Dram {
     Dram::new(Geometry::new(4).expect("valid"), 256).expect("memory")
 }
 
-/// What memory holds, for who only reads.
+/// A copy of what memory holds, for handles that only read.
 fn for_readers(from: &impl Medium) -> Refusing {
     let copy = memory();
     for no in 0..from.limit() {
@@ -336,7 +336,7 @@ fn for_readers(from: &impl Medium) -> Refusing {
     Refusing::new(copy, || Err(Error::ReadOnly))
 }
 
-/// Wherever the process ends among the stores of merges, who opens the pool for reading finds no damage.
+/// Wherever the process ends among the stores of merges, a pool opened for reading shows no damage.
 #[test]
 fn a_merge_that_was_cut_off_is_no_damage_to_who_only_reads() {
     let mut absorbed = 0;

@@ -230,7 +230,7 @@ fn trees_survive_cuts_over_and_over() {
     assert!(cuts.iter().all(|n| *n > 500));
 }
 
-/// What one write did to a key: what it found there and what it left.
+/// One write of a key: the value that it found there and the value that it left.
 struct Write {
     key: u64,
     old: Option<u64>,
@@ -365,7 +365,7 @@ fn bd_tree_conforms_whenever_its_epochs_end() {
     }
 }
 
-/// What has been synced is there after a power cut; what has not may go, and is not asked for.
+/// Synced changes are there after a power cut; others may go, and are not asked for.
 #[test]
 fn bd_tree_conforms_across_power_cuts() {
     let buffered = |slots: u32| {

@@ -1,4 +1,4 @@
-//! What each tree stores, flushes and fences on strict media, for nodes of 512 bytes and of 4 KiB: a
+//! The stores, flushes and fences of each tree on strict media, for nodes of 512 bytes and of 4 KiB: a
 //! table that every change of a protocol has to change, too.
 
 use std::borrow::Borrow;
@@ -18,7 +18,7 @@ type Memory = Counted<Dram>;
 /// [stores, flushed lines, fences].
 type Cost = [u64; 3];
 
-/// What is measured.
+/// The costs of the operations that are measured.
 #[derive(Debug, PartialEq, Eq)]
 struct Costs {
     /// Into a half full leaf, behind a bit more than a quarter of its keys.
@@ -130,7 +130,7 @@ fn every_tree_costs_what_the_table_says() {
     }
 }
 
-/// What FAIR saves: a copy of the node, and the anchor twice.
+/// FAIR saves a copy of the node, and the anchor twice.
 #[test]
 fn a_logged_split_flushes_a_node_and_two_lines_more() {
     for (table, lines) in [(HALF_A_KIB, 9), (FOUR_KIB, 65)] {

@@ -178,7 +178,7 @@ fn descending_fills_of_a_linear_node_shift_everything() {
     assert_eq!(ordered_fill::<Linear>(64, 32, true), [496, 144]);
     assert_eq!(ordered_fill::<Linear>(512, 256, true), [32_640, 8320]);
     assert_eq!(ordered_fill::<Linear>(512, 256, false), [0, 256]);
-    // What fits into a node of 4 KiB: one insert less, of 255 shifts and 64 lines.
+    // As much as fits into a node of 4 KiB: one insert less, of 255 shifts and 64 lines.
     assert_eq!(ordered_fill::<Linear>(256, 255, true), [32_640 - 255, 8320 - 64]);
 }
 

@@ -22,7 +22,7 @@ use everleaf_tree::{
 };
 use rand::RngExt;
 
-/// What recoveries did, over all images.
+/// Counts of what recoveries did, over all images.
 #[derive(Debug, Clone, Copy, Default)]
 struct Did {
     images: u64,
@@ -45,7 +45,7 @@ fn recover_all(sim: &Arc<Sim>) -> Result<Eager, String> {
     Ok(Eager { recovered, recovery })
 }
 
-/// What holds after eager recovery.
+/// Checks what holds after eager recovery.
 fn is_whole(Recovered { tree, entries }: &Recovered) -> Result<(), String> {
     let report = check(tree)?;
     let found = tree.range(Unbounded, Unbounded, usize::MAX).map_err(|e| e.to_string())?;

@@ -70,7 +70,7 @@ fn record<T: Kind>(
     (trace.finish(), script, HAPPENED.get())
 }
 
-/// What an opened tree is seen to hold, by reading all of it.
+/// An opened tree, and the entries found by reading all of it.
 struct Recovered<T: Kind> {
     tree: T::Tree<SharedMedium<Sim>>,
     entries: Vec<(u64, u64)>,
@@ -110,7 +110,7 @@ fn carry_on<T: Kind>(found: &Recovered<T>, all: bool) -> Result<(), String> {
     T::check(tree).map(|_| ())
 }
 
-/// What is counted over all images.
+/// Counts over all images.
 #[derive(Default)]
 struct Seen {
     images: AtomicU64,
@@ -236,7 +236,7 @@ fn fixed_scripts() -> [(&'static str, Vec<MapWrite>); 7] {
     ]
 }
 
-/// What all scripts do whose every crash is looked at below.
+/// Counts what the scripts do whose every crash is looked at below.
 #[test]
 fn scripts_merge_with_both_neighbours_and_make_room() {
     let mut all = Happened::default();
@@ -400,7 +400,7 @@ fn a_root_that_was_split_by_a_crash_grows_when_its_sibling_is_split() {
         entries.push((key, 1));
         entries.sort_unstable();
         assert_eq!(tree.range(Unbounded, Unbounded, usize::MAX).expect("memory"), entries);
-        // Whoever writes in each part of the tree enters the rest.
+        // A writer in each part of the tree enters the rest.
         for &(key, value) in entries.iter().chain(&entries) {
             assert_eq!(Index::insert(&tree, key, value).expect("room"), Some(value));
         }

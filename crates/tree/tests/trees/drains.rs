@@ -19,7 +19,7 @@ enum Write {
 }
 use Write::{Put, Remove};
 
-/// What key the i-th is, and the value of all.
+/// A function that makes the i-th key, and the value of all.
 type Like<'v, K> = (fn(u64) -> OwnedOf<K>, &'v <K as ValueWrites>::Input);
 
 fn mixed(i: u64) -> u64 {

@@ -115,7 +115,7 @@ fn writers_complete_splits_of_linear_nodes() {
     splits_are_completed_by_writers::<FastLogging<Dram>>();
 }
 
-/// What an open does: calls at the door, and pages looked at that are not the map's.
+/// The cost of an open: calls at the door, and pages looked at that are not the map's.
 fn open_costs<T: Kind>(sim: &Arc<Sim>) -> (Counts, usize) {
     let tree = T::open(Counted::new(SharedMedium::new(sim))).expect("opens");
     let pool = T::pool(&tree);

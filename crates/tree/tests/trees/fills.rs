@@ -19,7 +19,7 @@ fn memory(slots: u32) -> Dram {
     Dram::new(Geometry::new(slots).expect("valid"), pages).expect("memory")
 }
 
-/// What is in a tree of such nodes after these keys.
+/// The report on a tree of such nodes after these keys.
 fn report<T: Kind>(slots: u32, keys: impl Iterator<Item = u64>) -> TreeReport {
     let tree = T::make(memory(slots)).expect("space");
     keys.for_each(|key| assert_eq!(tree.insert(key, !key).expect("space"), None));

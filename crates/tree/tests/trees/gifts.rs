@@ -90,7 +90,7 @@ fn a_gift_costs_the_lines_of_its_inserts_and_three_headers() {
     }
 }
 
-/// What a removal leaves at each crash inside of it, with a gift.
+/// Records a removal with a gift, to be crashed everywhere inside of it.
 fn recorded<T: Kind>(slots: u64) -> (Recording, Script) {
     let sim = sim(slots as u32, T::PAGES);
     let tree = about_to_give::<T, _>(SharedMedium::new(&sim), slots);
@@ -259,7 +259,7 @@ fn all_keys_are_found_while_leaves_give() {
 
 // A reader that does not wait, stopped in one place, beside the removal with its gift, stopped in two.
 
-/// What the reader looks for.
+/// The search that the reader makes.
 #[derive(Debug, Clone, Copy)]
 enum Look {
     Key(u64),
@@ -315,7 +315,7 @@ fn stop_everywhere(look: Look, step: usize) -> u64 {
 
 #[test]
 fn a_reader_beside_a_gift_finds_its_keys() {
-    // What stays, what is given, what is in the leaf that gets it.
+    // A key that stays, one that is given, and one in the leaf that gets it.
     let mut runs = 0;
     for key in [FIRST + 10, FIRST + 20, SECOND + 10] {
         runs += stop_everywhere(Look::Key(key), 1);

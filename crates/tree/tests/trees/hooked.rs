@@ -3,7 +3,7 @@
 
 use everleaf_pmem::{Medium, Page, Word};
 
-/// What is about to pass the door.
+/// A call that is about to pass the door.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     Store,

@@ -131,7 +131,7 @@ fn batches_against_model<L: Layout, P: Probe>(slots: u32) {
         if step % 3 == 0 {
             keys.sort_unstable();
         }
-        // What the lists had before stays.
+        // Items that the lists had before stay.
         let mut found = vec![Some(1)];
         let want: Vec<Option<u64>> = if rng.random_range(0..4) == 0 {
             tree.get_many(&keys, &mut found).expect("sound");

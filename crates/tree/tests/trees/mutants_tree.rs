@@ -36,7 +36,7 @@ fn recover<T: Kind>(sim: &Arc<Sim>) -> Result<Vec<(u64, u64)>, String> {
     T::check(&tree).map(|_| entries)
 }
 
-/// What an operation called, and on whose pages.
+/// The calls of an operation, and the owners of the pages.
 struct Called {
     counts: Counts,
     events: Vec<Event>,

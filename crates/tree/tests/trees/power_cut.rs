@@ -21,7 +21,7 @@ use crate::cut::{Model, Rng, Subject, compare, inspect};
 
 const PATH: &str = "/pool/p.ever";
 
-/// What all runs of the test have done and met.
+/// Counts of what all runs of the test have done and met.
 #[derive(Debug, Default)]
 struct Tally {
     cuts: u64,
@@ -165,7 +165,7 @@ impl Run {
         let _hold = open.medium().pin_epoch();
         let mut epochs: Vec<u64> = Vec::new();
         for _ in 0..2 + self.rng.below(7) {
-            // What was done of it must never be durable.
+            // The part that was done of it must never be durable.
             epochs.extend(self.operate(&open.tree).inspect_err(|e| open.medium().poison(e))?);
         }
         assert!(epochs.windows(2).all(|e| e[0] == e[1]), "{}: {epochs:?}", self.what());
@@ -350,7 +350,7 @@ impl Run {
             assert!(seen.is_none_or(|seen| seen == epoch), "{what}: {seen:?} and {epoch}");
             let mut cut = self.io.take_cut();
             if cut.is_none() {
-                // What an open has found and called durable stays; its own epochs come after it.
+                // The epoch that an open has found and called durable stays; the open's own epochs come after it.
                 self.model.cut(epoch);
                 acknowledged = epoch;
                 self.look_through(&open, &what);

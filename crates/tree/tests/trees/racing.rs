@@ -2,7 +2,7 @@
 //! slots. No threads: the reader asks of each slot that it meets whether its key is small enough, and
 //! in answering the writer's next stores are made. So each state between two stores is read from its
 //! start, and the writer goes on by any number of stores, twice, where the reader goes from one slot
-//! to the next. What happens between two loads of one slot is not seen here.
+//! to the next. Stores between two loads of one slot are not seen here.
 
 use std::cell::Cell;
 
@@ -54,7 +54,7 @@ struct Race<'a> {
     memory: Dram,
     stores: Vec<(usize, u64)>,
     leftward: bool,
-    /// What a reader may find: slots and upper bound before and after.
+    /// The states that a reader may find: slots and upper bound before and after.
     states: Vec<(Vec<Slot>, Option<u64>)>,
     /// The lower bound before.
     low: u64,
@@ -120,7 +120,7 @@ impl<'a> Race<'a> {
         // Below the lower bound before there is only the state after.
         let states = &self.states[usize::from(wanted < self.low)..];
         let mut legal = states.iter().filter(|(_, high)| covers(*high)).map(|(s, _)| best(s));
-        // Who is not covered by the bounds as it read them goes on instead of looking here.
+        // A reader whose key is outside of the bounds that it read goes on instead of looking here.
         let is_here = reader.limits.low <= wanted && covers(reader.limits.high);
         if !is_here || legal.any(|slot| slot == found) {
             return Ok(asked.get());

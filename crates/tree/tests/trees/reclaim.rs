@@ -100,7 +100,7 @@ fn damaged<K: Keys>(
         assert!(answer.as_ref().is_err_and(is_corrupt), "page {no}, {word} = {value}: {answer:?}");
         assert_eq!(m.counts(), before, "page {no}, {word} = {value}");
     }
-    // What it can be led to enter by damage that it does not see, it enters once.
+    // It enters only once whatever damage that it does not see can lead it to enter.
     let walked: Result<_> = tree.recover_all(|_| {});
     let is_refused = walked.as_ref().is_err_and(is_corrupt);
     assert!(walked.is_ok() || is_refused, "page {no}, {word} = {value}: {walked:?}");

@@ -23,7 +23,7 @@ const WRITERS: u64 = 4;
 const READERS: u64 = 2;
 const KEYS: u64 = 150;
 
-/// What threads write: the number of an operation tells its key and its value.
+/// The pairs that threads write: the number of an operation tells its key and its value.
 trait Kind: Subject {
     fn key(thread: u64, place: u64) -> Bytes;
     fn value(thread: u64, i: u64) -> Bytes;
@@ -94,7 +94,7 @@ fn operation<T: Kind>(thread: u64, i: u64) -> (Bytes, Option<Bytes>) {
     (key, (rng.below(10) < keep).then(|| T::value(thread, i)))
 }
 
-/// What a writer has done in this life of the process.
+/// The work that a writer has done in this life of the process.
 #[derive(Default)]
 struct Done {
     /// For each operation the epoch that it landed in; the one before if it changed nothing.

@@ -237,7 +237,7 @@ impl<M: Medium, L: Layout, P: Probe> Index for Coded<M, L, P> {
     }
 }
 
-/// What has happened in a script: [splits, merges] of leaves and of inner nodes, [growths,
+/// Counts of what has happened in a script: [splits, merges] of leaves and of inner nodes, [growths,
 /// shrinkings] of the root, updates, nodes seen wrapped around, merges of words whose [left, right]
 /// node was empty, inner nodes that were split to take another one's last child in, and leaves that got entries of
 /// their left neighbour.

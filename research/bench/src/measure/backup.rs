@@ -1,4 +1,4 @@
-//! What a backup takes, and what writers have left beside it.
+//! The cost of a backup, and the speed that is left to writers beside it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -62,7 +62,7 @@ pub struct Bound {
     mix: Mix,
     keys: u64,
     threads: u64,
-    /// What `Options::memory` says; 0 is the default.
+    /// The argument of `Options::memory`; 0 is the default.
     memory_mib: u64,
     /// How long pairs change, and how many changes there are at most.
     seconds: f64,
@@ -168,7 +168,7 @@ impl Work<'_> {
     }
 }
 
-/// What looks have found.
+/// The results of looks at the pool.
 #[derive(Default)]
 struct Looks {
     looks: f64,

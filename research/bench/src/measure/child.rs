@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::kind::Figures;
 
-/// What a process says when it is to be killed.
+/// The line by which a process says that it is to be killed.
 const READY: &str = "ready";
 
 /// How often the memory of a process is looked at.
@@ -79,7 +79,7 @@ pub fn anon_bytes() -> u64 {
     status_bytes(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "RssAnon:")
 }
 
-/// What this process has spent of all processors, to a hundredth of a second; 0 where the system does not say.
+/// The time that this process has spent of all processors, to a hundredth of a second; 0 where the system does not say.
 pub fn processor_time() -> Duration {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name of the program, in parentheses, may have spaces. User's and system's time are fields 14 and 15.
@@ -119,7 +119,7 @@ fn start(part: &[&str], dir: &Path, seed: u64, group: Option<&Path>) -> Result<C
     Ok(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?)
 }
 
-/// What a process said, and whether it is to be killed.
+/// The figures that a process said, and whether it is to be killed.
 fn listen(child: &mut Child) -> Result<(Figures, bool)> {
     let out = child.stdout.take().context("no pipe")?;
     let mut figures = Figures::new();

@@ -1,4 +1,4 @@
-//! What an emulated latency comes to: a word is stored, its line flushed and fenced, again and again.
+//! The time that an emulated latency comes to: a word is stored, its line flushed and fenced, again and again.
 //!
 //! Names of media say the nominal latency. The effective one is what the same work takes longer than in plain
 //! memory: the instruction, the delay, how long the clock is read, and the miss of a store to a line that the flush

@@ -26,7 +26,7 @@ pub struct Endurance {
     slots: u32,
     /// A name of Table 2 or Table 1.
     workload: String,
-    /// What the cache, key spaces, operations and epochs are divided by.
+    /// The divisor of the cache, key spaces, operations and epochs.
     #[serde(default = "one")]
     shrink: u64,
     /// Operations.

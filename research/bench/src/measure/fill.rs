@@ -1,6 +1,6 @@
 //! Phases over one tree: insert, search, update, remove, each as many as there are keys.
 //!
-//! What the papers measure most: N uniform keys into an empty tree, then a search for each of them
+//! The papers mostly measure N uniform keys into an empty tree, then a search for each of them
 //! (Circ-Tree §6.2, FAST+FAIR §6.2, Sentinel Array §IV).
 
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ pub struct Fill {
     /// Phases, joined by `+`: insert, search, update, remove; `insert_many`, `search_many` and `remove_many` of [`MANY`]
     /// keys at a time, and `search_dependent` for keys that each depend on what the search before has found.
     phases: String,
-    /// Whether each operation is timed by itself. Who reads the clock waits for all loads before.
+    /// Whether each operation is timed by itself. A thread that reads the clock waits for all loads before.
     #[serde(default = "yes")]
     each: bool,
     /// Operations of an epoch, so that counts of what an epoch's end flushes are exact; else an epoch has a length in
@@ -164,7 +164,7 @@ impl Fill {
             "search_dependent" => {
                 let (mut last, mut all) = (0, 0);
                 let times = self.all(again, |k| {
-                    // Nobody but who has the value knows that this is 0: so it is asked about only at the end.
+                    // Only with the value is it known that this is 0: so it is asked about only at the end.
                     let k = k ^ last;
                     last = black_box(index.get(k)?.map_or(1, |value| value ^ !k));
                     all |= last;

@@ -23,7 +23,7 @@ use crate::store::{self, How, KvStore};
 /// Pairs of a scan.
 const SCAN: usize = 100;
 
-/// What values are made of.
+/// The contents of values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Values {
@@ -46,9 +46,9 @@ pub struct Large {
     /// Whether keys are loaded in their order.
     #[serde(default)]
     ascending: bool,
-    /// What pages may take.
+    /// The memory that pages may take.
     memory_mib: u64,
-    /// What the group may take; without a group if 0.
+    /// The memory that the group may take; without a group if 0.
     group_mib: u64,
     /// `lz4`, or nothing.
     #[serde(default)]

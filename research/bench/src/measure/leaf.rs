@@ -29,7 +29,7 @@ pub struct Leaf {
     keys: u64,
 }
 
-/// What passed the door.
+/// Counts of what passed the door.
 #[derive(Debug, Default, Clone, Copy)]
 struct Passed {
     stores: u64,
@@ -37,7 +37,7 @@ struct Passed {
     fences: u64,
 }
 
-/// What inserts into leaves have cost.
+/// The cost of inserts into leaves.
 #[derive(Debug, Default, Clone, Copy)]
 struct Inserts {
     inserts: u64,

@@ -79,7 +79,7 @@ impl Phase<'_> {
     }
 }
 
-/// What a thread did: times by kind, and when it began and ended.
+/// The result of a thread: times by kind, and when it began and ended.
 type ThreadRun = ([Times; 3], Instant, Instant);
 
 impl Mixed {

@@ -60,7 +60,7 @@ macro_rules! kinds {
             }
         }
 
-        /// What this program or machine lacks to measure a cell.
+        /// Names what this program or machine lacks to measure a cell.
         ///
         /// # Errors
         /// As [`check`].

@@ -1,7 +1,7 @@
 //! One node: what an insert, a remove or a whole fill stores and flushes, counted.
 //!
 //! These are the machine-independent figures of the papers (docs/PAPERS.md, *Acceptance table*).
-//! What a change costs depends on the number of entries and not on how many slots are free behind
+//! The cost of a change depends on the number of entries and not on how many slots are free behind
 //! them, and a linear node keeps one slot free; so a linear node is given twice the slots, and can
 //! hold as many entries as the cell says.
 
@@ -22,7 +22,7 @@ const PER_LINE: usize = 4;
 
 const LEAF: Shape = Shape { level: 0, bytes: false, slotted: false, prefix: 0 };
 
-/// What is done with the node.
+/// The work that is done on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum NodeWork {
@@ -59,7 +59,7 @@ fn per_line() -> usize {
     PER_LINE
 }
 
-/// What changes have cost.
+/// The cost of changes.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 struct Cost {
     stores: u64,
@@ -122,7 +122,7 @@ impl<L: Layout> One<L> {
         Ok(one)
     }
 
-    /// What a change costs; `fixed` stores of it move nothing.
+    /// The cost of a change; `fixed` stores of it move nothing.
     fn cost(&self, fixed: u64, change: impl FnOnce(Page<'_>)) -> Result<Cost> {
         let page = self.medium.page(0)?;
         self.medium.take_events();

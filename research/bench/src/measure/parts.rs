@@ -1,9 +1,9 @@
 //! Where the time of an insert goes: to flushes, to the search for its place, to the change of the
 //! node (FAST+FAIR Fig. 5).
 //!
-//! Three fills with the same keys tell it. What a medium takes longer than memory that is not flushed
+//! Three fills with the same keys tell it. The time that a medium takes beyond memory that is not flushed
 //! is the flushes' part. In memory, a search for a key that is about to be inserted finds its place
-//! and nothing else; what an insert takes beyond that is the change of the node, its splits included.
+//! and nothing else; the rest of an insert's time is the change of the node, its splits included.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -28,7 +28,7 @@ impl Part {
     /// Does it.
     ///
     /// # Errors
-    /// What goes wrong.
+    /// The phase failed.
     pub fn run(&self) -> Result<()> {
         if let Some(group) = &self.group {
             fs::write(group.join("cgroup.procs"), std::process::id().to_string())?;

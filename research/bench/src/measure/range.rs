@@ -22,7 +22,7 @@ pub struct Ranges {
     slots: u32,
     /// Keys that are inserted, uniformly spread.
     keys: u64,
-    /// What share of the keys a query returns.
+    /// The share of the keys that a query returns.
     ratio: f64,
     /// Queries, each from another key.
     queries: u64,

@@ -2,7 +2,7 @@
 //! each once, times a latency.
 //!
 //! Each operation begins with empty caches, which no real one does. Nothing else takes time: no
-//! instruction, no load from DRAM, no store. What a processor overlaps lies between two figures: in the one each
+//! instruction, no load from DRAM, no store. A processor that overlaps loads lies between two figures: in the one each
 //! line is waited for, in the other lines that lie side by side are fetched together.
 
 use anyhow::Result;
@@ -11,7 +11,7 @@ use everleaf_pmem::page_span::{PageSpan, SpanCounts};
 
 use super::kind::Figures;
 
-/// What a build lacks that does not record loads.
+/// Names what a build lacks that does not record loads.
 pub fn lacks() -> Option<String> {
     (!RECORDS).then(|| "this build has no lines-read".into())
 }

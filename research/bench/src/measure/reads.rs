@@ -25,7 +25,7 @@ pub struct LineReads {
     phases: String,
     /// Operations of each phase.
     ops: u64,
-    /// What share of the keys a range query returns.
+    /// The share of the keys that a range query returns.
     ratio: Option<f64>,
     /// The latency of a line of persistent memory, in nanoseconds.
     read_ns: u64,

@@ -70,7 +70,7 @@ impl Recover {
             emulate: context.dax.is_none(),
             ..Default::default()
         };
-        // What is emulated needs no write-back to be there for the next open.
+        // Emulated memory needs no write-back to be there for the next open.
         let flush = options.emulate.then_some(Flush::FenceOnly);
         let tree = open::<L, P>(&path, &DaxOptions { flush, ..options.clone() })?;
         for k in (0..self.keys).map(key) {

@@ -1,6 +1,6 @@
 //! The time to open a pool by its size, after a close and after a kill, and what is resident then.
 //!
-//! Pages hold pairs of 400 bytes, loaded in the order of their keys. What is to be larger than that has
+//! Pages hold pairs of 400 bytes, loaded in the order of their keys. A pool that is to be larger than that has
 //! large values of zeros beside them, whose blocks stay holes in the file: the pool knows nothing of that. Each
 //! piece of a value has a head and is as long as a page, so only long pages leave whole blocks of zeros.
 

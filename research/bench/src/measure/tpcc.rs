@@ -151,7 +151,7 @@ impl OrderTally {
     }
 }
 
-/// Who asks for transactions: one a thread.
+/// The terminal that asks for transactions: one a thread.
 struct Terminal<'a> {
     index: &'a dyn Index,
     sizes: &'a Tpcc,
@@ -400,7 +400,7 @@ impl<'a> Terminal<'a> {
     }
 }
 
-/// What a thread did: times by transaction, accesses, and when it began and ended.
+/// The result of a thread: times by transaction, accesses, and when it began and ended.
 type TerminalRun = (Vec<Times>, OrderTally, Instant, Instant);
 
 impl Tpcc {

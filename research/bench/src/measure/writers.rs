@@ -35,10 +35,10 @@ pub struct Writers {
     /// Different keys, of 16 bytes.
     keys: u64,
     value_bytes: usize,
-    /// What the disk takes in a second; this machine's own if 0.
+    /// The rate of the disk in MiB a second; this machine's own disk if 0.
     disk_mib_s: u64,
     interval_ms: u64,
-    /// What pages may take.
+    /// The memory that pages may take.
     memory_mib: u64,
     seconds: f64,
 }

@@ -23,7 +23,7 @@ use crate::keys::key;
 use crate::store::{self, Disk, How, KvStore, Meter};
 use crate::workload::{OpKind, Skew, Workload};
 
-/// What is done after the load.
+/// The work after the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Work {
@@ -48,7 +48,7 @@ pub struct WrittenBytes {
     ops: u64,
 }
 
-/// What was written until a moment.
+/// Counts of writes until a moment.
 #[derive(Clone, Copy)]
 struct Mark {
     io: u64,
@@ -111,7 +111,7 @@ impl Run<'_> {
 }
 
 impl WrittenBytes {
-    /// What was written between two moments for each byte of the pairs that were put.
+    /// Bytes written between two moments for each byte of the pairs that were put.
     fn shares(&self, phase: &str, from: &Mark, to: &Mark) -> Figures {
         let pair = (self.key_bytes + self.value_bytes) as u64;
         let of = |bytes: u64| bytes as f64 / ((to.puts - from.puts).max(1) * pair) as f64;

@@ -1,6 +1,6 @@
 //! YCSB's core workloads: a load, then one or more workloads over the same records.
 //!
-//! What they run on is [`Where::Heap`], records on a medium behind any tree, as the Circ-Tree and
+//! The workloads run on [`Where::Heap`], records on a medium behind any tree, as the Circ-Tree and
 //! Sentinel Array papers have it, or [`Where::Bytes`], an embedded store whose values are whole
 //! records. There an update of a field is a read and a write of the record, as in YCSB's bindings.
 
@@ -38,7 +38,7 @@ pub enum Where {
     Bytes,
 }
 
-/// What keys are.
+/// The type of keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyType {
@@ -74,7 +74,7 @@ pub struct Ycsb {
     mode: SyncMode,
 }
 
-/// What a thread works with.
+/// The target as one thread works with it.
 trait Client {
     fn insert(&mut self, item: u64, record: &[u8]) -> Result<()>;
     fn read(&mut self, item: u64) -> Result<()>;
@@ -82,11 +82,11 @@ trait Client {
     fn scan(&mut self, item: u64, limit: usize) -> Result<()>;
 }
 
-/// What threads work on.
+/// The target that threads work on.
 trait YcsbTarget: Sync {
     fn client(&self) -> Box<dyn Client + '_>;
 
-    /// What the tree and the heap have flushed, if their media count.
+    /// Counts of what the tree and the heap have flushed, if their media count.
     fn counts(&self) -> Option<[Counts; 2]> {
         None
     }
@@ -216,7 +216,7 @@ impl Client for ByteClient<'_> {
     }
 }
 
-/// What all threads know.
+/// The state that all threads share.
 struct YcsbRun<'a> {
     target: &'a dyn YcsbTarget,
     text: &'a [u8],

@@ -8,7 +8,7 @@ pub struct Axis {
     log: bool,
 }
 
-/// What decades are divided at.
+/// The rungs that decades are divided at.
 const RUNGS: [f64; 3] = [1.0, 2.0, 5.0];
 
 /// The greatest of 1, 2, 5 × a power of ten that is no greater than a positive number.
@@ -68,7 +68,7 @@ impl Axis {
         if self.log { v.log10() } else { v }
     }
 
-    /// Where a number is: 0 at the lower end, 1 at the upper one. What is beyond is at the end.
+    /// Where a number is: 0 at the lower end, 1 at the upper one. A number beyond is at the end.
     pub fn at(&self, v: f64) -> f64 {
         if self.log && v <= 0.0 {
             return 0.0;
@@ -77,7 +77,7 @@ impl Axis {
         ((self.map(v) - low) / (high - low)).clamp(0.0, 1.0)
     }
 
-    /// What the axis shows at the ticks: 4 to 11 round numbers.
+    /// The numbers that the axis shows at the ticks: 4 to 11 round ones.
     pub fn ticks(&self) -> Vec<f64> {
         if !self.log {
             let step = rung_above((self.high - self.low) / 6.0);

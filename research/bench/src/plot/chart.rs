@@ -1,4 +1,4 @@
-//! What of the results a plot shows.
+//! The part of the results that a plot shows.
 
 use super::names;
 use crate::cell::{Cell, fits};
@@ -7,7 +7,7 @@ use crate::metric;
 use crate::rows::Row;
 use crate::summary::{Quote, Rounds, quote, ratio, rounds};
 
-/// The parameter that says how large what is measured is.
+/// The parameter for the size of what is measured.
 const SIZE: &str = "keys";
 
 /// A place on the x axis.
@@ -24,7 +24,7 @@ pub struct Tick {
 /// One line, or the bars of one colour.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// What it is of.
+    /// Its name in the legend.
     pub name: String,
     /// For each place what may be quoted.
     pub points: Vec<Option<Quote>>,
@@ -32,14 +32,14 @@ pub struct Series {
     pub published: Vec<Option<[f64; 2]>>,
 }
 
-/// What is drawn.
+/// The chart that is drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// What is above it.
+    /// The title above it.
     pub title: String,
-    /// What the parameters are that the others of the same plot have otherwise; empty for one.
+    /// The parameters in which it differs from the others of the same plot; empty for one.
     pub setting: String,
-    /// What is measured, with its unit.
+    /// The label of the y axis: the quantity that is measured, with its unit.
     pub y: String,
     /// The parameter below.
     pub x: String,
@@ -53,9 +53,9 @@ pub struct Chart {
     pub is_ratio: bool,
     /// Where figures are.
     pub places: Vec<Tick>,
-    /// What they are.
+    /// The figures.
     pub lines: Vec<Series>,
-    /// What the stars of the legend mean; empty without any.
+    /// The meaning of the legend's stars; empty without any.
     pub note: String,
 }
 
@@ -177,8 +177,8 @@ fn published_at(
     published(plot, claims, at(series)?, base)
 }
 
-/// What a plot shows of results, and of what was published: one chart, or one for each setting of the parameters
-/// that it leaves open.
+/// The charts of results, and of what was published: one chart, or one for each setting of the parameters
+/// that the plot leaves open.
 pub fn charts(plot: &Plot, cells: &[Cell], rows: &[Row], claims: &[Claim]) -> Vec<Chart> {
     let has = |cell: &&Cell| cell.get(&plot.x).is_some() && cell.get(&plot.series).is_some();
     let cells: Vec<&Cell> =
@@ -227,7 +227,7 @@ fn other_sizes(plot: &Plot, cells: &[&Cell]) -> Vec<OtherSizes> {
     found
 }
 
-/// What a star in the legend means.
+/// The meaning of a star in the legend.
 fn note(others: &[OtherSizes]) -> String {
     let each = |of: fn(&OtherSizes) -> &String| {
         let mut sizes: Vec<String> = Vec::new();
@@ -246,7 +246,7 @@ fn note(others: &[OtherSizes]) -> String {
     }
 }
 
-/// What the y axis is of.
+/// The label of the y axis.
 fn y_of(plot: &Plot) -> String {
     let unit = metric::unit(&plot.metric).unwrap_or_default();
     let words = metric::words(&plot.metric);

@@ -16,7 +16,7 @@ use crate::compare::current;
 use crate::experiment::Experiment;
 use crate::rows::{self, At};
 
-/// What to draw.
+/// The plots to draw.
 #[derive(clap::Args)]
 pub struct Args {
     /// Experiments by (parts of) their names, or `all`

@@ -115,7 +115,7 @@ fn durability(value: &str) -> String {
     }
 }
 
-/// What a parameter is called.
+/// The name of a parameter for readers.
 pub fn parameter(name: &str) -> &str {
     match name {
         "slots" => "node",

@@ -183,7 +183,7 @@ fn whisker(x: f64, quote: Quote, frame: &Frame, class: &str, half: f64) -> Marku
     }
 }
 
-/// What was published: a bar across, or a bracket between two ends.
+/// The mark of a published figure: a bar across, or a bracket between two ends.
 fn published(x: f64, half: f64, ends: [f64; 2], frame: &Frame) -> Markup {
     let [low, high] = ends.map(|v| n(frame.y(v)));
     let (left, right) = (n(x - half), n(x + half));
@@ -226,7 +226,7 @@ fn bars(chart: &Chart, frame: &Frame, id: &str) -> Markup {
     }
 }
 
-/// What the legend calls figures that were published.
+/// The name in the legend of figures that were published.
 const PUBLISHED: &str = "published";
 
 /// A figure above a bar.
@@ -354,7 +354,7 @@ fn legend(chart: &Chart, top: f64, id: &str) -> Markup {
     }
 }
 
-/// What a chart shows, for those who do not see it.
+/// A chart in words, for those who do not see it.
 fn described(chart: &Chart) -> String {
     let form = if chart.form == Form::Bars { "Bars" } else { "Lines" };
     let note = if chart.note.is_empty() { String::new() } else { format!("{}. ", chart.note) };

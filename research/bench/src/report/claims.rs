@@ -12,7 +12,7 @@ use crate::metric;
 use crate::rows::Row;
 use crate::summary::{Quote, Rounds, interval, paired, quote, rounds, runs};
 
-/// What begins the words of a claim that is a bar of our own: to be reached or passed.
+/// Begins the words of a claim that is a bar of our own: to be reached or passed.
 pub const BAR: &str = "bar:";
 
 /// A count that says why a figure is as it is.
@@ -37,7 +37,7 @@ pub struct Judged<'a> {
     pub rounds: usize,
     /// The runs that they are of.
     pub runs: usize,
-    /// What becomes of it.
+    /// The verdict.
     pub verdict: ClaimVerdict,
     /// Which part of the published effect ours is.
     pub share: Option<f64>,
@@ -84,7 +84,7 @@ fn score(claim: &Claim, ours: f64) -> Option<f64> {
     Some(if less_is_better(claim) { high / ours } else { ours / low })
 }
 
-/// What becomes of a bar.
+/// The verdict on a bar.
 fn reached(claim: &Claim, ours: Quote) -> ClaimVerdict {
     let (worst, best) = match less_is_better(claim) {
         true => (ours.high, ours.low),
@@ -168,7 +168,7 @@ fn with_unit(claim: &Claim, v: f64) -> String {
     if unit.is_empty() { text } else { format!("{text}\u{a0}{unit}") }
 }
 
-/// What was published, as it is shown.
+/// The published figure, as it is shown.
 pub fn published(claim: &Claim) -> String {
     if let (true, Some(of)) = (claim.what.starts_with(BAR), claim.published) {
         let [low, high] = ends(of);
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(judged(&zero, &rows("lines", &[0.1], &[])).0, ClaimVerdict::Missed);
     }
 
-    /// What becomes of a published ratio beside ours of two rounds.
+    /// The verdict on a published ratio beside ours of two rounds.
     fn beside(published: &str, ours: [f64; 2]) -> ClaimVerdict {
         let claim = claim(&format!("published = {published}\n{OF}{OVER}"));
         judged(&claim, &rows("get_mean_ns", &ours, &[1.0, 1.0])).0

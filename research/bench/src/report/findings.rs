@@ -1,4 +1,4 @@
-//! What was learnt, on top of the report: sentences of `experiments/findings.toml`, whose figures are those of the
+//! The findings, on top of the report: sentences of `experiments/findings.toml`, whose figures are those of the
 //! results.
 
 use maud::{Markup, html};

@@ -19,7 +19,7 @@ use crate::compare::current;
 use crate::experiment::Experiment;
 use crate::rows::{self, At};
 
-/// What to write.
+/// The report to write.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What the report is made of: an experiment, its results and its claims.
+//! The parts that the report is made of: an experiment, its results and its claims.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub struct Loaded<'a> {
     pub experiment: &'a Experiment,
     /// Rows of its cells, of the newest environment.
     pub rows: Vec<Row>,
-    /// What it measures.
+    /// The cells that it measures.
     pub cells: Vec<Cell>,
     /// How often, if nobody asked for another number.
     pub rounds: u32,
@@ -66,7 +66,7 @@ pub fn quoted(loaded: &Loaded, counted: &Counted) -> Option<Quote> {
     }
 }
 
-/// What a link to an experiment points at.
+/// The anchor that a link to an experiment points at.
 pub fn anchor(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }

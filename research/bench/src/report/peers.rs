@@ -21,7 +21,7 @@ pub const FOLDER: &str = "peers/";
 pub struct PeerLine {
     /// The name of the experiment.
     pub experiment: String,
-    /// What is done.
+    /// The title of the experiment.
     pub title: String,
     /// Which setting, system of ours and metric, where there are several.
     pub setting: String,
@@ -47,7 +47,7 @@ fn inverse(quote: Quote) -> Quote {
     Quote { median: 1.0 / quote.median, low: 1.0 / quote.high, high: 1.0 / quote.low, ..quote }
 }
 
-/// What a line of the matrix is of: a cell of ours and a metric.
+/// The subject of a line of the matrix: a cell of ours and a metric.
 struct OurCell<'a> {
     loaded: &'a Loaded<'a>,
     cell: &'a Cell,

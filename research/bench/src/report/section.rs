@@ -158,7 +158,7 @@ fn settings(loaded: &Loaded) -> Markup {
     }
 }
 
-/// What is not there: systems of the paper, and cells that were skipped.
+/// Lists what is not there: systems of the paper, and cells that were skipped.
 fn missing(loaded: &Loaded) -> Markup {
     let skipped = loaded.skipped();
     html! {

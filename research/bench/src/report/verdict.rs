@@ -1,4 +1,4 @@
-//! What becomes of a published figure beside ours.
+//! The verdict on a published figure beside ours.
 
 use crate::experiment::Published;
 
@@ -10,7 +10,7 @@ pub const ALIKE: f64 = 0.2;
 /// Ratios that are nearer to 1 are comparable, which is no effect.
 pub const LITTLE: f64 = 0.05;
 
-/// What became of a claim.
+/// The verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimVerdict {
     /// A count within the distance that it asks for, or a bar that all rounds reach.
@@ -103,7 +103,7 @@ pub fn share(ours: f64, published: Published) -> Option<f64> {
     (is_effect && near > 0.0 && ours > 0.0).then(|| ours.ln() / near.ln())
 }
 
-/// What becomes of a ratio, of which the interval says where it may lie. What was published is an effect if it is
+/// The verdict on a ratio, of which the interval says where it may lie. The published ratio is an effect if it is
 /// away from 1: ours is the same one if it is as far away on the same side. An interval that reaches from none to
 /// the published one decides nothing.
 pub fn effect(median: f64, [from, to]: [f64; 2], published: Published) -> ClaimVerdict {

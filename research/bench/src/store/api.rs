@@ -1,4 +1,4 @@
-//! What all stores do.
+//! The interface of all stores.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ pub enum SyncMode {
     SyncEach,
 }
 
-/// What a store is opened with.
+/// How a store is opened.
 #[derive(Debug, Clone, Default)]
 pub struct How {
     /// A folder of its own; what is there is opened again.
@@ -175,13 +175,13 @@ pub struct How {
     feature = "sqlite"
 ))]
 impl How {
-    /// What a store may keep in memory.
+    /// The bytes that a store may keep in memory.
     pub fn cache_bytes(&self) -> u64 {
         if self.memory_bytes == 0 { CACHE_BYTES } else { self.memory_bytes }
     }
 }
 
-/// What a store may keep in memory: more than any experiment has, so that nothing is read from disk.
+/// The bytes that a store may keep in memory: more than any experiment has, so that nothing is read from disk.
 #[cfg(any(
     feature = "fjall",
     feature = "redb",

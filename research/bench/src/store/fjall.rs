@@ -93,7 +93,7 @@ impl KvStore for Fjall {
 pub struct FjallTransactions {
     db: OptimisticTxDatabase,
     keys: OptimisticTxKeyspace,
-    /// What a commit does beside.
+    /// How a commit is persisted.
     persist: PersistMode,
 }
 

@@ -18,7 +18,7 @@ const LAST: u32 = 6;
 const PREVIOUS: u32 = 12;
 const NOT_LESS: u32 = 17;
 
-/// What a cursor found, or nothing if there is no such pair.
+/// The pair that a cursor found, or nothing if there is no such pair.
 fn found<T>(at: Result<T, Error>) -> Result<Option<T>> {
     match at {
         Ok(pair) => Ok(Some(pair)),
@@ -39,7 +39,7 @@ impl Lmdb {
         let mut flags = EnvironmentFlags::empty();
         flags.set(EnvironmentFlags::NO_SYNC, how.mode == SyncMode::Buffered);
         flags.set(EnvironmentFlags::WRITE_MAP, writes_to_map);
-        // What a program sets whose pairs do not fit into memory: else each page that is missed brings
+        // A program sets this if its pairs do not fit into memory: else each page that is missed brings
         // others that are not needed.
         flags.set(EnvironmentFlags::NO_READAHEAD, how.memory_bytes > 0);
         let env = Environment::new().set_flags(flags).set_map_size(MAP_BYTES).open(&how.dir)?;

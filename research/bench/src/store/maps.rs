@@ -17,7 +17,7 @@ pub type Radix = U64Congee<usize>;
 /// A B+ tree.
 pub type Plus = TreeIndex<u64, u64>;
 
-/// What a map of words can do.
+/// The operations of a map of words.
 pub trait WordIndex: Send + Sync {
     /// Sets the value of a key.
     fn set(&self, key: u64, value: u64) -> Result<()>;

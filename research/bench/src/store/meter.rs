@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use everleaf::io::{Access, Io, IoFile, RealIo};
 
-/// What a sync takes on a slow disk beside its bytes.
+/// The time that a sync takes on a slow disk beside its bytes.
 const SYNC: Duration = Duration::from_millis(1);
 
-/// What is looked at to find holes.
+/// Bytes that are looked at together to find holes.
 const BLOCK: usize = 4096;
 
 /// Which disk there is.

@@ -19,7 +19,7 @@ pub struct Sqlite {
     mode: SyncMode,
     /// Connections that no thread uses.
     idle: Mutex<Vec<Connection>>,
-    /// A thread that writes has it. SQLite itself has no queue: who finds another writing sleeps for a
+    /// A thread that writes has it. SQLite itself has no queue: a thread that finds another writing sleeps for a
     /// millisecond or more before it looks again.
     turn: Mutex<()>,
 }

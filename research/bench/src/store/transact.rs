@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-/// What a transaction will do. Programs know it, and some stores are faster if they are told.
+/// How a transaction will access the store. Programs know it, and some stores are faster if they are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// It only reads.
@@ -11,12 +11,12 @@ pub enum Access {
     Write,
 }
 
-/// What is done in a transaction. It may be run several times.
+/// The work of a transaction. It may be run several times.
 pub type Body<'b> = &'b mut dyn FnMut(&mut dyn Transaction) -> Result<()>;
 
 /// A store whose transactions are serializable. Any number of threads use it at once, each by a session.
 pub trait Transactional: Send + Sync {
-    /// What a thread of a program keeps: a connection, where there are some.
+    /// The session that a thread of a program keeps: a connection, where there are some.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
     /// Shows all pairs as they are at one moment, ascending, while others write.
@@ -26,7 +26,7 @@ pub trait Transactional: Send + Sync {
     fn settle(&self) -> Result<()>;
 }
 
-/// What one thread uses of a store.
+/// A store as one thread uses it.
 pub trait Session {
     /// Runs `body` in a transaction and commits it; runs it again if others were in its way. If `body`
     /// answers an error, nothing has happened.

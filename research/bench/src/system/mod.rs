@@ -71,12 +71,12 @@ impl From<Readers> for Reading {
     }
 }
 
-/// What a system is made with.
+/// The parameters that a system is made with.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemSpec<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it is on.
+    /// The medium that it is on.
     pub medium: MediumName,
     /// Slots of a node (16 bytes each).
     pub slots: u32,

@@ -16,7 +16,7 @@ use super::subject::{Ended, Footprint, Subject};
 use crate::memory::Counting;
 use crate::wear::medium::Traffic;
 
-/// What comes behind the name of a rival with the bugs of its source.
+/// The suffix of the name of a rival with the bugs of its source.
 const PUBLISHED: &str = "AsPublished";
 
 /// Whether this is the name of a rival with the bugs of its source. Those are made to be counted, on memory that counts.

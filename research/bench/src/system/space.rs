@@ -1,4 +1,4 @@
-//! What pools take.
+//! The space that pools take.
 
 use everleaf_pmem::Geometry;
 use everleaf_pool::PageCounts;

@@ -1,4 +1,4 @@
-//! What all systems do.
+//! The interface of all systems.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use everleaf_tree::hybrid::HybridReport;
 
 use crate::wear::medium::Traffic;
 
-/// What the ends of epochs have written back.
+/// Counts of what the ends of epochs have written back.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ended {
     /// Lines of leaves.
@@ -36,12 +36,12 @@ pub trait Subject: Send + Sync {
     /// The tree.
     fn index(&self) -> &dyn Index;
 
-    /// What passed the door so far, if the medium counts.
+    /// Counts of what passed the door so far, if the medium counts.
     fn counts(&self) -> Option<Counts> {
         None
     }
 
-    /// What has left the cache before the medium, if it has one. A call of the tree waits for as long as
+    /// The traffic that has left the cache before the medium, if it has one. A call of the tree waits for as long as
     /// this is held, and a second call of this does.
     fn traffic(&self) -> Option<MutexGuard<'_, Traffic>> {
         None
@@ -62,7 +62,7 @@ pub trait Subject: Send + Sync {
         Ok(())
     }
 
-    /// What the ends of epochs have written back so far.
+    /// Counts of what the ends of epochs have written back so far.
     fn ended(&self) -> Ended {
         Ended::default()
     }
@@ -88,7 +88,7 @@ pub trait Subject: Send + Sync {
         Duration::ZERO
     }
 
-    /// What a walk over `BdTree` finds.
+    /// The report of a walk over `BdTree`.
     fn report(&self) -> Result<Option<HybridReport>> {
         Ok(None)
     }

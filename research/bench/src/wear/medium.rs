@@ -7,7 +7,7 @@ use everleaf_pmem::{LINE_BYTES, Medium, Page, Word};
 use super::cache::{Cache, CacheShape};
 use super::counts::Wear;
 
-/// What has left the cache, and what is in it.
+/// The cache, and counts of the lines that have left it.
 #[derive(Debug)]
 pub struct Traffic {
     cache: Cache,
@@ -22,7 +22,7 @@ impl Traffic {
         self.most_dirty = self.cache.dirty();
     }
 
-    /// What was written, line by line.
+    /// The writes, line by line.
     pub fn wear(&self) -> &Wear {
         &self.wear
     }
@@ -67,7 +67,7 @@ impl<M: Medium> Cached<M> {
         Self { inner, traffic: Mutex::new(traffic) }
     }
 
-    /// What has left the cache. Whoever holds it must let it go before the next store, flush or call of this.
+    /// The traffic that has left the cache. A caller must let it go before the next store, flush or call of this.
     pub fn traffic(&self) -> MutexGuard<'_, Traffic> {
         self.traffic.lock().expect("no panic inside")
     }

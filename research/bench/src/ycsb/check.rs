@@ -15,7 +15,7 @@ use super::core::{Core, SCAN_MAX, YcsbKind, YcsbOp};
 use super::pick::Picker;
 use super::{FIELDS, name};
 
-/// What YCSB's core drew once, for the test.
+/// The draws that YCSB's core made once, for the test.
 #[cfg(test)]
 const REFERENCE: &str = include_str!("../../ycsb/reference.txt");
 
@@ -31,9 +31,9 @@ const FAR: f64 = 3.72;
 /// The file that `research/bench/ycsb/check.sh` has YCSB write.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What `Histogram.java` printed
+    /// The output of `Histogram.java`
     drawn: PathBuf,
-    /// What random choices begin with
+    /// The seed of random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -79,7 +79,7 @@ fn compare(theirs: &[u64], ours: &[u64], all: [u64; 2]) -> Agreement {
     Agreement { cells: pairs.len(), chi, z }
 }
 
-/// What we draw: how often each item, and of a workload how often each of other things.
+/// Our draws: how often each item, and of a workload how often each of other things.
 struct Ours {
     items: Vec<u64>,
     kinds: BTreeMap<&'static str, u64>,
@@ -176,7 +176,7 @@ impl Ours {
     }
 }
 
-/// What we draw for a line of that name.
+/// Our draws for a line of that name.
 fn ours(drawn: &Drawn<'_>, of: &str, seed: u64) -> Result<Ours> {
     let (kind, rest) = of.split_once('-').with_context(|| format!("what is {of:?}"))?;
     match kind {

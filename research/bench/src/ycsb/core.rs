@@ -49,7 +49,7 @@ impl FromStr for Core {
     }
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum YcsbKind {
     /// Reads all fields.
@@ -77,7 +77,7 @@ impl YcsbKind {
 /// One operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct YcsbOp {
-    /// What it does.
+    /// Its kind.
     pub kind: YcsbKind,
     /// The field that it writes, or the records that it scans.
     pub extra: u8,

@@ -1,6 +1,6 @@
 //! How operations pick items: YCSB's generators.
 //!
-//! What is YCSB's own and not the textbook's, and is kept:
+//! These are YCSB's own and not the textbook's, and are kept:
 //!
 //! - *zipfian* is the approximation of Gray et al. (*Quickly Generating Billion-Record Synthetic
 //!   Databases*, SIGMOD 1994): exact for the first two items, off by some percent for the next ones;
@@ -28,9 +28,9 @@ fn zeta(from: u64, to: u64) -> f64 {
 /// Draws ranks from 0 on, by Gray's algorithm.
 #[derive(Debug, Clone)]
 pub struct Zipfian {
-    /// What it began with.
+    /// The number of items that it began with.
     items: u64,
-    /// What `zeta` is the sum for.
+    /// The number of items that `zeta` is the sum for.
     counted: u64,
     zeta: f64,
     eta: f64,

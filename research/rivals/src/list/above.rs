@@ -1,11 +1,11 @@
-//! What leads into the list from above: in DRAM, and built anew by each open.
+//! The entries that lead into the list from above: in DRAM, and built anew by each open.
 
 use everleaf_pmem::{PageNo, Result};
 
 use crate::cells::Cell;
 
 /// Entries from keys to nodes. They are hints: a search goes on along the list from where they lead to, and a node
-/// without an entry is found all the same. Whoever marks a node as removed takes its entry out, and whoever has
+/// without an entry is found all the same. A thread that marks a node as removed takes its entry out, and one that has
 /// entered a node looks afterwards whether it is marked.
 pub trait Above: Send + Sync + Sized + 'static {
     /// The name in tables.
@@ -14,7 +14,7 @@ pub trait Above: Send + Sync + Sized + 'static {
     const BUGS: &'static str;
     /// Whether the source enters a node before it is in the list.
     const FIRST: bool;
-    /// What was taken out, and may still be looked at.
+    /// An entry that was taken out, and may still be looked at.
     type Gone: Send + Sync;
 
     /// No entries, and room for as many as nodes have room in so many pages.

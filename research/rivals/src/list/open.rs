@@ -13,7 +13,7 @@ use crate::cells::Cells;
 use crate::parts::expect_lines;
 use crate::version::Version;
 
-/// What an open has found and done.
+/// A report of what an open has found and done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ListOpened {
     /// Nodes, which are the keys.
@@ -25,7 +25,7 @@ pub struct ListOpened {
 }
 
 impl<M: Medium, V: Version, A: Above> List<M, V, A> {
-    /// What a pool must know about the nodes.
+    /// The facts about the nodes that a pool must know.
     pub fn hooks() -> Hooks<M> {
         Hooks { nodes: std::any::type_name::<Self>(), ..Hooks::default() }
     }

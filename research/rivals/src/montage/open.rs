@@ -14,10 +14,10 @@ use crate::cells::{Cell, Cells};
 use crate::dram;
 use crate::version::Version;
 
-/// What memory here is for.
+/// Names this memory in errors.
 const PAYLOADS: &str = "the payloads of a tree";
 
-/// What an open has found and done.
+/// A report of what an open has found and done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MontageOpened {
     /// Payloads that count, which are the keys.
@@ -31,7 +31,7 @@ pub struct MontageOpened {
 }
 
 impl<M: Medium, V: Version> Montage<M, V> {
-    /// What a pool must know about the payloads.
+    /// The facts about the payloads that a pool must know.
     pub fn hooks() -> Hooks<Buffered<M>> {
         Hooks { nodes: std::any::type_name::<Self>(), ..Hooks::default() }
     }
@@ -53,8 +53,8 @@ impl<M: Medium, V: Version> Montage<M, V> {
     }
 
     /// Opens the tree of a pool, which has but this one: reads all payloads, goes back to the last durable epoch, and
-    /// builds the tree in DRAM. What does not count is none, durably, when this returns; else it might count later.
-    /// O(pages + n log n).
+    /// builds the tree in DRAM. Payloads that do not count are none, durably, when this returns; else they might count
+    /// later. O(pages + n log n).
     ///
     /// # Errors
     /// WrongLayout for a pool of other nodes; NoMemory; errors of the medium.

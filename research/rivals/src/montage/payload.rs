@@ -26,7 +26,7 @@ const NUMBER: usize = 5;
 const KEY: usize = 6;
 const VALUE: usize = 7;
 
-/// What a payload is.
+/// The type of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     /// None; also what no version has written.
@@ -37,7 +37,7 @@ pub enum Type {
     Anti,
 }
 
-/// What a payload says.
+/// The content of a payload.
 #[derive(Debug, Clone, Copy)]
 pub struct Said {
     pub epoch: u64,

@@ -149,7 +149,7 @@ impl<M: Medium, V: Version> Montage<M, V> {
         let epoch = self.pool.medium().epoch(op);
         for _ in 0..AT_ONCE {
             let mut list = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-            // What was retired in an epoch that is durable for sure.
+            // Takes only payloads that were retired in an epoch that is durable for sure.
             if list.front().is_none_or(|retired| retired.epoch + 2 > epoch) {
                 break;
             }

@@ -14,7 +14,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use everleaf_pmem::{Geometry, PageNo, Result, fallible};
 
-/// What memory here is for.
+/// Names this memory in errors.
 const INNER: &str = "the inner nodes of an NV-tree";
 
 /// A leaf and the lowest key that it is for.

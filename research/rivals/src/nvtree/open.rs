@@ -14,7 +14,7 @@ use crate::parts::expect_lines;
 use crate::spine::{LeafRange, set_range};
 use crate::version::Version;
 
-/// What an open has found and done.
+/// A report of what an open has found and done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NvOpened {
     /// Keys.
@@ -27,11 +27,11 @@ pub struct NvOpened {
     pub returned: u64,
 }
 
-/// What memory here is for.
+/// Names this memory in errors.
 const LEAVES: &str = "the leaves of a tree";
 
 impl<M: Medium, V: Version> NvTree<M, V> {
-    /// What a pool must know about the leaves.
+    /// The facts about the leaves that a pool must know.
     pub fn hooks() -> Hooks<M> {
         Hooks { fits: Self::fits, nodes: std::any::type_name::<Self>(), ..Hooks::default() }
     }

@@ -13,12 +13,12 @@ use super::leaf::{self, ALIVE, REMOVED};
 use crate::spine::{LeafRange, range, set_dead, set_range};
 use crate::version::Version;
 
-/// What a key is to have: a value, or none.
+/// A key and what it is to have: a value, or none.
 type Wanted = (u64, Option<u64>);
 /// A new page, latched.
 type New<'p> = (Page<'p>, LatchGuard<'p>);
 
-/// What leads to a leaf: another leaf, or the anchor.
+/// The page that leads to a leaf: another leaf, or the anchor.
 enum Before<'m> {
     Leaf(Page<'m>),
     Anchor(Page<'m>),

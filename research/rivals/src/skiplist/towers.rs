@@ -78,7 +78,7 @@ impl Towers {
         if self.chunks[chunk].get().is_none() {
             let mut words = fallible::list(len, "the towers of a skip list")?;
             words.extend((0..len).map(|_| AtomicU64::new(0)));
-            // Whoever is first; all are zero.
+            // The first one that is set stays; all are zero.
             let _ = self.chunks[chunk].set(words.into_boxed_slice());
         }
         Ok(())

@@ -18,7 +18,7 @@ use crate::version::Version;
 const ROOT: usize = 2;
 const LOG: usize = 3;
 
-/// What an open has found and done.
+/// A report of what an open has found and done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WbOpened {
     /// Keys.
@@ -38,7 +38,7 @@ struct Reached {
 }
 
 impl<M: Medium, V: Version> WbTree<M, V> {
-    /// What a pool must know about the nodes.
+    /// The facts about the nodes that a pool must know.
     pub fn hooks() -> Hooks<M> {
         let fits = |geometry: Geometry| (8..=64).contains(&geometry.slots());
         Hooks { fits, nodes: std::any::type_name::<Self>(), ..Hooks::default() }

@@ -83,7 +83,7 @@ impl Head {
     }
 }
 
-/// What a word for a child says.
+/// The meaning of a word for a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Child {
     /// There is none.

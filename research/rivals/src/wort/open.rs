@@ -16,10 +16,10 @@ use crate::version::Version;
 
 /// Slots of a page: a node fills it.
 const SLOTS: usize = 8;
-/// What memory here is for.
+/// Names this memory in errors.
 const WALK: &str = "what a tree reaches";
 
-/// What an open has found and done.
+/// A report of what an open has found and done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WortOpened {
     /// Leaves, which are the keys.
@@ -31,7 +31,7 @@ pub struct WortOpened {
 }
 
 impl<M: Medium, V: Version> Wort<M, V> {
-    /// What a pool must know about the nodes.
+    /// The facts about the nodes that a pool must know.
     pub fn hooks() -> Hooks<M> {
         let fits = |geometry: Geometry| geometry.slots() == SLOTS;
         Hooks { fits, nodes: std::any::type_name::<Self>(), ..Hooks::default() }
@@ -99,7 +99,7 @@ impl<M: Medium, V: Version> Wort<M, V> {
             Child::Leaf(leaf) => return fallible::push(&mut reached.leaves, leaf, WALK),
             Child::Node(no) => no,
         };
-        // Whatever depth the header says, the nibble of the children is right, and rises on the way down.
+        // The nibble of the children is right whatever depth the header says, and rises on the way down.
         let at = self.stored_head(no)?.at();
         let is_new = fallible::insert(&mut reached.nodes, no, WALK)?;
         if at < depth || !is_new || self.pool.owner(no)? != kind::NODE {

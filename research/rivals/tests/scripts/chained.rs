@@ -46,7 +46,7 @@ fn apply<L: Leaf>(tree: &mut Tree<L>, act: &Act) {
 /// All pairs of the tree that searches find, too.
 pub fn found<L: Leaf>(tree: &Tree<L>) -> Pairs {
     let mut all = tree.range(Unbounded, Unbounded, usize::MAX).expect("it reads");
-    // What a search does not find is lost.
+    // A pair that a search does not find is lost.
     all.retain(|(key, value)| tree.get(*key).expect("it reads") == Some(*value));
     all
 }

@@ -15,7 +15,7 @@ use super::ops::apply;
 
 pub type Shared = SharedMedium<Sim>;
 
-/// What the second thread comes before.
+/// The kind of call that the second thread comes before.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Before {
     Store,
@@ -62,7 +62,7 @@ impl Medium for Between {
     }
 }
 
-/// What the second thread does.
+/// The action of the second thread.
 #[derive(Debug, Clone, Copy)]
 pub enum Second {
     Get(u64),
@@ -75,7 +75,7 @@ pub struct Meeting {
     pub first: Op,
     pub at: (Before, u64),
     pub second: Second,
-    /// What the second thread is answered.
+    /// The answer to the second thread.
     pub answer: Option<u64>,
     /// Whether what was recovered has the second thread's doing.
     pub holds: fn(&BTreeMap<u64, u64>) -> bool,

@@ -62,7 +62,7 @@ impl<M: Medium, V: Version> EpochMap for Map<M, V> {
     }
 }
 
-/// Crashes a script. What is recovered is judged by the clock of the image, or, if `synced`, by whether the last act,
+/// Crashes a script. The recovered state is judged by the clock of the image, or, if `synced`, by whether the last act,
 /// a sync, has answered.
 pub fn check<V: Version>(
     mode: Persistency,

@@ -89,7 +89,7 @@ pub fn whole(tree: &impl Index, keys: &BTreeSet<u64>) -> Whole {
 }
 
 type Pairs = std::result::Result<Vec<(u64, u64)>, String>;
-/// What searches and both ways of ranges find of a tree that may be damaged: a value, none, or an error.
+/// The findings of searches and of both ways of ranges in a tree that may be damaged: a value, none, or an error.
 pub type Found = (Vec<(String, std::result::Result<Option<u64>, String>)>, Pairs, Pairs);
 
 /// Reads a tree that may be damaged; messages have the keys by `name`.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everleaf_pmem::{Dram, Geometry, Medium, Page, PageNo, Word};
 
-/// What has passed: lines and fences.
+/// The lines and fences that have passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     pub lines: u64,
@@ -38,7 +38,7 @@ impl Tally {
         cost(&self.allocator)
     }
 
-    /// What a change costs, without the allocator.
+    /// The cost of a change, without the allocator.
     pub fn of(&self, change: impl FnOnce()) -> Cost {
         let before = self.structure();
         change();

@@ -1,4 +1,4 @@
-//! What a power cut leaves of the writes that no sync has covered.
+//! Power cuts: how much they leave of the writes that no sync has covered.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ pub(super) enum Luck {
     Mixed,
 }
 
-/// What blocks held before a file grew into them.
+/// The contents of blocks before a file grew into them.
 pub(super) struct Stale<'a> {
     /// A file, and where its chunks start.
     source: Option<(&'a Sparse, Vec<u64>)>,
     first: u64,
 }
 
-/// What may be found where a write was dropped or cut off.
+/// Bytes that may be found where a write was dropped or cut off.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Junk<'a> {
     /// Random bytes in sectors that were being written.
     pub garbage: bool,
-    /// What blocks held before the file grew into them: 4 KiB of this file at a time, from this
+    /// The contents of blocks before the file grew into them: 4 KiB of this file at a time, from this
     /// number on; or random bytes.
     pub stale: Option<&'a Stale<'a>>,
 }

@@ -1,4 +1,4 @@
-//! What is on the simulated disk: files, names, what of them is durable, and what came since; and what strikes a call.
+//! The contents of the simulated disk: files, names, what of them is durable, and what came since; and what strikes a call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -70,7 +70,7 @@ impl NameChange {
 
 #[derive(Debug, Default)]
 pub(super) struct Inode {
-    /// What a read sees.
+    /// The bytes that a read sees.
     pub live: Sparse,
     pub durable: Sparse,
     pub pending: Vec<UnsyncedChange>,
@@ -154,8 +154,8 @@ impl Inode {
         }
     }
 
-    /// What is read of these bytes from now on is what the disk has, and what is still to be written.
-    /// Who forgets the whole file forgets its length too.
+    /// Reads of these bytes see, from now on, what the disk has and what is still to be written.
+    /// If the whole file is forgotten, its length is, too.
     pub(super) fn forget(&mut self, range: Range<u64>) {
         let fresh = self.fresh(&range);
         if range.start == 0 && range.end >= self.live.len().max(fresh.len()) {
@@ -165,7 +165,7 @@ impl Inode {
         }
     }
 
-    /// What the disk has of these bytes, and what is still to be written there; with the length of
+    /// The bytes of this range that the disk has, and those that are still to be written there; with the length of
     /// the file.
     fn fresh(&self, range: &Range<u64>) -> Sparse {
         let mut fresh = self.durable.part(range);
@@ -202,7 +202,7 @@ pub(super) struct Disk {
     pub cut_at: Option<(u64, Option<u64>)>,
     pub cut: Option<Box<Disk>>,
     pub stray: Option<Stray>,
-    /// What is to be done instead of the first write from a call on, and the seed for it.
+    /// The lie in place of the first write from a call on, and the seed for it.
     pub lies: BTreeMap<u64, (Lie, u64)>,
     pub lied: Vec<Lied>,
 }
@@ -278,7 +278,7 @@ impl Disk {
     }
 }
 
-/// What strikes a call.
+/// Faults that strike a call.
 impl Disk {
     /// Counts a call, cuts the power before it if that is due, and says what strikes it.
     /// [`Fault::Io`] needs no more said.

@@ -36,7 +36,7 @@ impl Fault {
     ];
 }
 
-/// What the disk does instead of a write. The write succeeds, and so does the sync after it. Memory
+/// How the disk lies about a write. The write succeeds, and so does the sync after it. Memory
 /// has the bytes until it [forgets](crate::io::IoFile::drop_cached) them, or the power is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lie {
@@ -47,7 +47,7 @@ pub enum Lie {
     Misdirected,
 }
 
-/// What a disk does without being asked for it at a certain call. The default is nothing. The disk
+/// Faults that a disk has without being asked for one at a certain call. The default is none. The disk
 /// after a cut has the weather of the one before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weather {
@@ -55,7 +55,7 @@ pub struct Weather {
     pub short: u32,
     /// Of so many calls one fails; 0: none.
     pub storm: u32,
-    /// What a call in a storm fails by: one of these that fits it.
+    /// A call in a storm fails by one of these that fits it.
     pub faults: &'static [Fault],
     /// Whether a power cut sends one unsynced sector to a wrong place.
     pub misdirects: bool,

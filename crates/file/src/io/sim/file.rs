@@ -145,7 +145,7 @@ impl IoFile for SimFile {
             }
             let len = inode.live.len().max(at + bytes as u64);
             let mut zeros = vec![0; bytes];
-            // What is behind the end of the file reads as zeros, as what was written before it stays.
+            // Bytes behind the end of the file read as zeros; those that were written before it stay.
             inode.live.read(&mut zeros, at);
             inode.write(&zeros, at);
             debug_assert!(inode.live.len() == len);

@@ -102,7 +102,7 @@ impl SimIo {
         self.disk().lied.clone()
     }
 
-    /// What the disk does of its own accord from now on.
+    /// Sets what the disk does of its own accord from now on.
     pub fn set_weather(&self, weather: Weather) {
         self.disk().weather = weather;
     }

@@ -68,7 +68,7 @@ impl Sparse {
         n
     }
 
-    /// All bytes. None of them is written twice: who looks at every disk of many takes most of the time for this.
+    /// All bytes. None of them is written twice: a test that looks at every disk of many takes most of the time for this.
     pub(super) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.len as usize);
         for start in self.chunk_starts() {

@@ -18,7 +18,7 @@ fn disk_with(name: &str, bytes: &[u8]) -> (SimIo, Box<dyn IoFile>) {
     (io, file)
 }
 
-/// What a power cut made of a sector: `new` over `old`, with words that are told apart.
+/// Says what a power cut made of a sector: `new` over `old`, with words that are told apart.
 fn classify(sector: &[u8], old: u8, new: u8) -> &'static str {
     let words: Vec<u8> = sector.chunks(8).map(|w| w[0]).collect();
     let uniform = sector.chunks(8).all(|w| w.iter().all(|b| *b == w[0]));
@@ -354,7 +354,7 @@ fn a_file_that_shrinks_and_grows_has_zeros_or_what_it_had() {
     let mut seen = BTreeSet::new();
     for cut in (0..300).map(|seed| io.power_cut(seed)) {
         seen.insert(runs(&cut));
-        // What comes back after the cut is what it left.
+        // No more comes back after the cut than it left.
         let (file, len) = (cut.open(&at("a"), Access::Write).expect("it is there"), 4 * 4096);
         let before = cut.peek(&at("a")).expect("a file").len();
         file.set_len(len).expect("no fault");

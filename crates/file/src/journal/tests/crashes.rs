@@ -4,7 +4,7 @@ use everleaf_testing::{Rng, seeds, times};
 
 use super::*;
 
-/// What an open leaves of the blocks of an epoch that it could not sync.
+/// The blocks that an open leaves of an epoch that it could not sync.
 fn lose(rng: &mut Rng, blocks: Blocks) -> Blocks {
     let mut kept = Vec::new();
     for (place, block) in blocks {

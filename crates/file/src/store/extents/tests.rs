@@ -1,4 +1,4 @@
-//! What is given out, and what is counted.
+//! Extents that are given out, and figures that are counted.
 
 use super::*;
 
@@ -254,7 +254,7 @@ fn a_leaf_claims_no_more_than_the_root_has_counted() {
     assert!(extents.claim(one) && extents.claim(two) && !extents.claim(three));
     extents.unclaim(two);
     assert!(extents.claim(three));
-    // What was claimed can go, and the figures fit.
+    // Images that were claimed can go, and the figures fit.
     extents.exchange(one, placed(4, 0, 48)).expect("memory");
     extents.exchange(three, Placed::default()).expect("memory");
     assert_eq!(extents.live().expect("memory"), [0, 0, 0, 0, 48]);

@@ -39,7 +39,7 @@ impl<M: Medium> Bd<M> {
         Ok(Self(tree))
     }
 
-    /// What a crash has left on a medium.
+    /// Opens what a crash has left on a medium.
     pub fn open(medium: M) -> Result<Self> {
         Self::open_with(medium, &BufferedOptions::default())
     }
@@ -56,7 +56,7 @@ impl<M: Medium> Bd<M> {
         self.0.range(Unbounded, Unbounded, usize::MAX).map_err(|e| e.to_string())
     }
 
-    /// What the tree holds, if nothing is wrong with it.
+    /// Reports what the tree holds, if nothing is wrong with it.
     pub fn report(&self) -> std::result::Result<HybridReport, String> {
         let report = self.0.check().map_err(|e| e.to_string())?;
         let (tree, pool) = (&report.damages, self.0.pool().check());
@@ -112,7 +112,7 @@ pub fn copy(sim: &Sim) -> Arc<Sim> {
     Arc::new(copy.expect("memory"))
 }
 
-/// What is found after a crash.
+/// The state found after a crash.
 pub struct Found {
     pub tree: Bd<SharedMedium<Sim>>,
     /// The last durable epoch that the image names.

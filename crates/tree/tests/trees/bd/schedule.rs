@@ -30,7 +30,7 @@ const KEYS: u64 = 12;
 /// Calls of one thread, at most; numbers of calls of the main thread begin behind all others.
 const CALLS: u64 = 16;
 
-/// What one thread asks for next.
+/// The next request of a thread.
 #[derive(Debug, Clone, Copy)]
 enum Ask {
     One(MapOp),
@@ -102,14 +102,14 @@ fn one(tree: &Tree, id: u64, op: MapOp) -> Result<Answer> {
     Ok(Answer { id, op, old: put.old, epoch: put.epoch.unwrap_or_default() })
 }
 
-/// What happens before the threads run, and what each thread does.
+/// The requests made before the threads run, and those of each thread.
 struct Plan {
     before: Vec<Ask>,
     asks: Vec<Vec<Ask>>,
     horizons: (u64, u64),
 }
 
-/// What a schedule should show: all kinds of threads, or those of one problem.
+/// The threads that a schedule should show: all kinds of them, or those of one problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cast {
     /// Writers, ends of epochs, a reader, frees.
@@ -206,7 +206,7 @@ impl Plan {
     }
 }
 
-/// What happened in all schedules together.
+/// Counts over all schedules together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Happened {
     pub schedules: u64,

@@ -1,4 +1,4 @@
-//! What BD+Trees are made to do before they crash.
+//! Scripts that BD+Trees are made to run before they crash.
 
 use everleaf_crash_check::{Act, MapWrite};
 use rand::{RngExt, SeedableRng};
@@ -185,7 +185,7 @@ pub fn merging(n: u64) -> Vec<Scene> {
     ]
 }
 
-/// What begins and ends epochs.
+/// Scripts that begin and end epochs.
 fn by_epochs() -> Vec<Scene> {
     vec![
         scene(

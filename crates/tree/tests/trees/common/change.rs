@@ -1,4 +1,4 @@
-//! What is done to one node, cut off at every store, and recovered.
+//! Changes of one node, cut off at every store, and recovered.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Space {
     }
 }
 
-/// What is done to the node.
+/// A change of the node.
 #[derive(Debug, Clone)]
 pub enum Change {
     Insert(usize, Slot),
@@ -82,7 +82,7 @@ pub enum Change {
     Take(Vec<Slot>),
 }
 
-/// What the node holds, and where it ends.
+/// The content of the node, and where it ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     pub slots: Vec<Slot>,
@@ -150,7 +150,7 @@ pub struct Scene {
     pub node: Node,
     pub others: Vec<(u32, Node)>,
     pub change: Change,
-    /// What is done to it next.
+    /// The change made to it next.
     pub then: Option<Change>,
     /// Slots for going on afterwards.
     pub fresh: Vec<Slot>,
@@ -189,7 +189,7 @@ impl Scene {
         trace
     }
 
-    /// What the change calls.
+    /// Counts the calls of the change.
     pub fn calls<L: Nodes, P: Probe>(&self) -> Counts {
         let sim = self.stage::<P>();
         let m = Mutate::new(SharedMedium::new(&sim), None);

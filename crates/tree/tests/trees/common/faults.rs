@@ -20,7 +20,7 @@ const SLOTS: u32 = 8;
 /// Words of a page.
 const PAGE: u32 = 8 + 2 * SLOTS;
 
-/// What one call of the layout touches.
+/// The part that one call of the layout touches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Touch {
     Run,
@@ -101,7 +101,7 @@ fn fenced(events: &[Event]) -> Vec<Touch> {
     touches
 }
 
-/// What a fault hits, by the calls of a faultless run.
+/// The site that a fault hits, by the calls of a faultless run.
 fn site(scene: &'static str, events: &[Event], fault: Mutation) -> Site {
     let stores = events.iter().filter_map(|e| match e {
         Event::Store { word, .. } => Some(*word),
@@ -305,7 +305,7 @@ fn crashed<L: Nodes, P: Probe>(scene: &Scene) -> HashSet<Vec<u64>> {
 struct Repair<'a> {
     scene: &'a Scene,
     image: &'a [u64],
-    /// What it must lead to.
+    /// The state that it must lead to.
     state: State,
 }
 

@@ -18,7 +18,7 @@ use everleaf_tree::node::{
 use everleaf_tree::slots::Words;
 use everleaf_tree::slots::{Circular, Layout, Linear, Probe, Slot};
 
-/// What the tests must know of a layout.
+/// Facts that the tests must know of a layout.
 pub trait Nodes: Layout {
     /// Whether a run may begin at any slot and go over the end, and its word in the header is
     /// flushed with each change. Else it begins at slot 0, and a crash may leave an older count.
@@ -55,12 +55,12 @@ pub fn sim(slots: u32, pages: PageNo) -> Arc<Sim> {
     Arc::new(Sim::new(Geometry::new(slots).expect("valid"), pages).expect("memory"))
 }
 
-/// What free slots hold.
+/// The content of free slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Free {
     /// A void identity and nothing else.
     Clean,
-    /// What a split or a merge that was cut off left there: slots beyond the upper bound.
+    /// Remains of a split or a merge that was cut off: slots beyond the upper bound.
     Stale,
     /// A void identity over a payload that lies within the bounds: what a remove leaves.
     Voided,
@@ -147,7 +147,7 @@ fn is_live(page: Page<'_>, shape: Shape, slot: Slot) -> bool {
     inside && (shape.key_word() == 0 || slot.ident != 0)
 }
 
-/// What always holds in a node that nobody is changing.
+/// Checks what always holds in a node that nobody is changing.
 pub fn invariants<P: Probe>(page: Page<'_>, shape: Shape) -> Result<(), String> {
     let run = Run::of(page);
     if run.count > page.slots() || run.base >= page.slots() {

@@ -23,7 +23,7 @@ pub fn write_back_headers(sim: &Sim) {
     sim.fence();
 }
 
-/// What an opened tree is seen to hold, by reading all of it.
+/// An opened tree, and the entries found by reading all of it.
 pub struct Recovered {
     pub tree: CircTree<SharedMedium<Sim>>,
     pub entries: Vec<(u64, u64)>,

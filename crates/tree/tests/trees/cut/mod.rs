@@ -206,7 +206,7 @@ pub fn slotted_key(rng: &mut Rng) -> Bytes {
     key
 }
 
-/// What a tree should hold at the end of each epoch since the last open.
+/// The content that a tree should have at the end of each epoch since the last open.
 #[derive(Debug, Default)]
 pub struct Model {
     base: Content,

@@ -50,7 +50,7 @@ pub fn checkpoint<R>(run: impl FnOnce() -> R) -> R {
     answer
 }
 
-/// What a power cut left, and how many marks there were before it.
+/// The disk that a power cut left, and how many marks there were before it.
 pub struct Cut {
     pub io: SimIo,
     pub at: usize,
@@ -86,7 +86,7 @@ impl Run {
         self.state.lock().expect("nothing panics with this lock")
     }
 
-    /// What goes wrong.
+    /// The way in which this run goes wrong.
     pub fn wrong(&self) -> Wrong {
         self.wrong
     }
@@ -180,7 +180,7 @@ impl Io for Disk {
     }
 }
 
-/// What a write is of, by the bytes that it begins with.
+/// The part of the file that a write is of, by the bytes that it begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Super,
@@ -202,10 +202,10 @@ impl Part {
     }
 }
 
-/// What a wrong file remembers.
+/// The memory of a wrong file.
 #[derive(Debug, Default)]
 struct Memory {
-    /// What was written since the last sync.
+    /// The parts written since the last sync.
     parts: Vec<Part>,
     late: Vec<(u64, Vec<u8>)>,
 }
@@ -253,7 +253,7 @@ impl IoFile for DiskFile {
         self.run.call();
         let mut n = self.file.read_at(buf, offset)?;
         for (at, bytes) in &self.memory().late {
-            // What is late is there for those who read.
+            // Late writes are there for readers.
             let from = at.saturating_sub(offset).min(buf.len() as u64) as usize;
             let bytes = bytes.get(offset.saturating_sub(*at) as usize..).unwrap_or_default();
             let some = bytes.len().min(buf.len() - from);

@@ -1,4 +1,4 @@
-//! What schedules need of a medium and of a tree, and media that are wrong in one way.
+//! The methods that schedules need of a medium and of a tree, and media that are wrong in one way.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -115,7 +115,7 @@ impl Door for LateNotes {
     }
 }
 
-/// What a medium around a file passes on.
+/// The items that a medium around a file passes on.
 macro_rules! around_a_file {
     () => {
         const ORDERED: bool = File::ORDERED;

@@ -41,7 +41,7 @@ const GROUNDS: u64 = 48;
 
 type Verdict<T> = std::result::Result<T, String>;
 
-/// What one thread asks for next.
+/// The next request of a thread.
 #[derive(Debug, Clone, Copy)]
 enum Ask {
     One(MapOp),
@@ -218,7 +218,7 @@ fn one<M: Door>(tree: &impl Map<M>, id: u64, op: MapOp) -> Result<Answer> {
     Ok(Answer { id, op, old: put.old, epoch: put.epoch.unwrap_or_default() })
 }
 
-/// What each thread does, and where it is preempted.
+/// The requests of each thread, and where it is preempted.
 struct Plan {
     asks: Vec<Vec<Ask>>,
     horizons: (u64, u64),
@@ -271,7 +271,7 @@ impl Plan {
     }
 }
 
-/// What happened in all schedules together.
+/// Counts over all schedules together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Happened {
     pub schedules: u64,

@@ -42,7 +42,7 @@ pub trait Kind {
 
     /// Opens the tree of a medium.
     fn open(sim: &Arc<Sim>) -> Result<Self::Tree>;
-    /// What is in the tree, and what is wrong with it or its pool.
+    /// Reports what is in the tree, and what is wrong with it or its pool.
     fn report(tree: &Self::Tree) -> Result<TreeReport>;
 }
 
@@ -107,7 +107,7 @@ pub fn open_on<M: Medium, L: Layout, P: Probe>(m: M) -> Result<Blink<M, (L, P, W
     Blink::open(Arc::new(Blink::<M, (L, P, Words)>::open_pool(m)?), INDEX_ANCHOR)
 }
 
-/// What is in a tree, and what is wrong with it or its pool.
+/// Reports what is in a tree, and what is wrong with it or its pool.
 pub fn report<M: Medium, L: Layout, P: Probe>(
     tree: &Blink<M, (L, P, Words)>,
 ) -> Result<TreeReport> {
@@ -165,7 +165,7 @@ impl Ground {
     }
 }
 
-/// What one thread asks for next.
+/// The next request of a thread.
 #[derive(Debug, Clone, Copy)]
 enum Ask {
     One(MapOp),
@@ -216,7 +216,7 @@ impl Ask {
     }
 }
 
-/// What the threads of one schedule do, and before which access, of all and of those that are no
+/// The requests of the threads of one schedule, and before which access, of all and of those that are no
 /// reads, they are preempted.
 struct Plan {
     asks: Vec<Vec<Ask>>,
@@ -262,7 +262,7 @@ fn neighbours(rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<Ask>> {
                     1 => Ask::ScanBack(number, (number + width).min(KEYS - 1)),
                     2..5 => Ask::One(MapOp::Get(key)),
                     5..7 => Ask::One(MapOp::Update(key, value)),
-                    // What is left over goes to inserts and removes, in the schedule's proportion.
+                    // The rest goes to inserts and removes, in the schedule's proportion.
                     n if n < 7 + inserts => Ask::One(MapOp::Insert(key, value)),
                     _ => Ask::One(MapOp::Remove(key)),
                 }
@@ -293,7 +293,7 @@ fn value(thread: usize, i: usize) -> u64 {
     (1000 * (thread + 1) + i) as u64
 }
 
-/// What happened in all schedules together.
+/// Counts over all schedules together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Happened {
     pub schedules: u64,

@@ -85,7 +85,7 @@ impl Kind for TwoStepUpdate {
     }
 }
 
-/// What an [`UnsafeUpdate`] does wrong.
+/// Faults of an [`UnsafeUpdate`].
 pub const NO_FLUSH: u8 = 0;
 pub const NO_FENCE: u8 = 1;
 /// It flushes and fences once it has unlocked: what it answers is durable, but others may have

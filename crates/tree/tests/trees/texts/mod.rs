@@ -99,7 +99,7 @@ impl<M: Medium, K: TextKind> Texts<M, K> {
         old::<K>(self.0.remove(&key::<K>(number))?)
     }
 
-    /// What the tree says of itself.
+    /// The tree's report on itself.
     pub fn check(&self) -> Result<TreeReport> {
         self.0.check()
     }

@@ -1,4 +1,4 @@
-//! What snapshots and transactions cost: a ledger, a queue, reads beside a snapshot, small transactions.
+//! The cost of snapshots and transactions: a ledger, a queue, reads beside a snapshot, small transactions.
 
 mod moments;
 mod own;

@@ -1,4 +1,4 @@
-//! What Everleaf's reads at one moment cost by what has changed since, and who waits for writers.
+//! The cost of Everleaf's reads at one moment by what has changed since, and who waits for writers.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};

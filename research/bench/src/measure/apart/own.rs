@@ -1,4 +1,4 @@
-//! What only Everleaf does: claims from a queue, reads beside a snapshot, and what is at a moment.
+//! The work that only Everleaf does: claims from a queue, reads beside a snapshot, and views of one moment.
 
 use std::path::Path;
 use std::time::Instant;

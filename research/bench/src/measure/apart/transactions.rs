@@ -1,4 +1,4 @@
-//! What stores with transactions do: transfers of a ledger, and small transactions of reads and updates.
+//! The work of stores with transactions: transfers of a ledger, and small transactions of reads and updates.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -122,7 +122,7 @@ impl Run<'_> {
         Ok(self.figures(&times, rate, "transfer"))
     }
 
-    /// What operations a transaction has: random numbers, whose highest bit says whether it is an update.
+    /// The operations of a transaction: random numbers, whose highest bit says whether it is an update.
     fn operations(&self, i: u64) -> impl Iterator<Item = (u64, u64)> {
         let (first, seed) = (i * self.work.per_transaction, self.seed);
         (first..first + self.work.per_transaction).map(move |n| (n, seeded(seed, n)))

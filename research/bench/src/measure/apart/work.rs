@@ -10,10 +10,10 @@ use serde::Deserialize;
 use crate::clock::Times;
 use crate::measure::kind::one;
 
-/// What every account has at the beginning.
+/// The wealth of every account at the beginning.
 pub const WEALTH: i64 = 1_000_000;
 
-/// What is done.
+/// The work that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
@@ -46,7 +46,7 @@ impl Task {
 pub struct Apart {
     /// The store.
     pub system: String,
-    /// What is done.
+    /// The work that is measured.
     pub task: Task,
     /// Pairs at the beginning.
     pub keys: u64,

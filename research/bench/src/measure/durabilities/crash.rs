@@ -1,4 +1,4 @@
-//! What a crash takes by epochs: whole epochs, the last two at most, on persistent memory and on a journal.
+//! The epochs that a crash takes: whole epochs, the last two at most, on persistent memory and on a journal.
 
 use std::path::Path;
 use std::sync::Arc;

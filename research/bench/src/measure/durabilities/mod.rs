@@ -92,7 +92,7 @@ pub struct Durabilities {
     durability: Durability,
     /// A name of BD+Tree's Table 2.
     workload: String,
-    /// What its key space is divided by.
+    /// The divisor of its key space.
     #[serde(default = "one")]
     shrink: u64,
     /// Operations that are drawn; they are done again and again.
@@ -105,7 +105,7 @@ pub struct Durabilities {
     seconds: f64,
 }
 
-/// What a thread did: its operations in a second, and the writes that it has noted.
+/// The result of a thread: its operations in a second, and the writes that it has noted.
 type ThreadRun = (f64, Vec<Noted>);
 
 fn ms(time: Duration) -> f64 {
@@ -148,7 +148,7 @@ impl Durabilities {
         matches!(self.medium, MediumName::File(_))
     }
 
-    /// What a crash may take at most by the rules of the medium.
+    /// The longest time whose writes a crash may take by the rules of the medium.
     fn bound(&self, longest_sync: Duration) -> Duration {
         match self.durability {
             Durability::Strict | Durability::Synced => Duration::ZERO,

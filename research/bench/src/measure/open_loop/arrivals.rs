@@ -8,8 +8,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// so many seconds, but `most` of them at most, and the first one in any case: on a busy machine the rate may be so
 /// low that none would come. O(1) each. They are the same for the same seed.
 ///
-/// The gaps are exponential, so an arrival says nothing of when the next one comes: this is what many users are
-/// who do not know of each other.
+/// The gaps are exponential, so an arrival says nothing of when the next one comes, as with many users who do
+/// not know of each other.
 pub fn poisson(seed: u64, rate: f64, seconds: f64, most: u64) -> Vec<u64> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut at = 0.0;

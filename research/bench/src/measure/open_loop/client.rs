@@ -1,4 +1,4 @@
-//! What a thread does when an operation arrives: the next one of its stream, on a tree or on a store.
+//! The work of a thread when an operation arrives: the next one of its stream, on a tree or on a store.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use crate::keys::seeded;
 use crate::store::KvStore;
 use crate::workload::{OpKind, Operation, Skew, Workload};
 
-/// The most operations of `mixed` that are drawn. Whoever needs more begins again.
+/// The most operations of `mixed` that are drawn. A thread that needs more begins again.
 const DRAWN: u64 = 1 << 20;
 
 /// How many operations of a hundred are gets.
@@ -20,7 +20,7 @@ const READS: u32 = 50;
 /// Which items gets and updates pick.
 const PICKS: Skew = Skew::Zipf(0.99);
 
-/// What operations do.
+/// The kind of work that operations do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
@@ -98,7 +98,7 @@ impl Stream {
     }
 }
 
-/// Whoever does the operations of one thread.
+/// A client does the operations of one thread.
 pub trait Client: Send {
     /// Does the next one.
     ///
@@ -111,9 +111,9 @@ pub trait Client: Send {
 pub struct TreeClient<'a> {
     /// The tree.
     pub index: &'a dyn Index,
-    /// What is done.
+    /// Its operations.
     pub stream: Stream,
-    /// What keys are made of, beside the items.
+    /// The seed that keys are made of, beside the items.
     pub seed: u64,
 }
 

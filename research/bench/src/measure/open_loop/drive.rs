@@ -52,7 +52,7 @@ pub fn closed<C: Client>(clients: &mut [C], lasts: Duration, most: u64) -> Resul
     Ok(rates.iter().sum())
 }
 
-/// What became of arrivals.
+/// The outcome of arrivals.
 #[derive(Default)]
 pub struct Answers {
     /// From the moment of an arrival to the end of its operation.

@@ -100,7 +100,7 @@ impl OpenLoop {
         Ok(Data::new(KeyForm::Plain, (KEY_BYTES, bytes), false))
     }
 
-    /// What each thread does.
+    /// The operations of each thread.
     fn streams(&self, seed: u64) -> Result<Vec<Stream>> {
         let mixed = deal(&self.work.picks(self.keys, self.ops, seed)?, self.threads as usize);
         let stream = |(thread, mixed)| match self.work {

@@ -5,7 +5,7 @@
 //! Trees that repair nodes lazily are open at once and pay with the operations that follow; those that rebuild
 //! their inner nodes pay before the first answer.
 //!
-//! What persistent memory stands for is a file whose pages stay in the system's cache; so do the files of stores.
+//! A file whose pages stay in the system's cache stands for persistent memory; those of stores' files stay there, too.
 
 mod pairs;
 mod speed;
@@ -149,7 +149,7 @@ impl Measure for Resume {
 
     fn part(&self, _phase: &str, context: &Context) -> Result<Figures> {
         let (pairs, figures) = self.fill(context)?;
-        // What is open stays so until the kill.
+        // The tree or store stays open until the kill.
         child::wait_for_the_end(&figures)?;
         pairs.close()?;
         Ok(figures)

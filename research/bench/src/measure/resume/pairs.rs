@@ -25,7 +25,7 @@ pub fn is_tree(name: &str) -> bool {
     TREES.contains(&name)
 }
 
-/// What has the pairs.
+/// The tree or store that has the pairs.
 enum Map {
     Tree(Box<dyn Subject>),
     Store(Box<dyn KvStore>),
@@ -34,7 +34,7 @@ enum Map {
 /// An open tree or store.
 pub struct Pairs(Map);
 
-/// What a tree is opened with.
+/// The parameters that a tree is opened with.
 pub struct Sizes<'a> {
     /// Slots of a node; of trees.
     pub slots: u32,

@@ -10,9 +10,9 @@ const FULL: f64 = 0.9;
 pub struct Speed {
     /// When the first portion began that was done at full speed, from the start of the open on.
     pub full: Duration,
-    /// What a portion takes in the end: the median of the second half of all.
+    /// The time of a portion in the end: the median of the second half of all.
     pub steady: Duration,
-    /// What the first portion took.
+    /// The time of the first portion.
     pub first: Duration,
 }
 

@@ -19,7 +19,7 @@ pub const BATCH: u64 = 1000;
 /// Bytes of a number in hexadecimal digits.
 pub const DIGITS: usize = 16;
 
-/// What a prefix that all keys share is made of.
+/// The byte that makes up a prefix that all keys share.
 const SHARED: u8 = b'k';
 
 /// Hosts that the addresses are on.
@@ -44,7 +44,7 @@ pub fn batches(items: u64) -> impl Iterator<Item = Range<u64>> {
     (0..items.div_ceil(BATCH)).map(move |no| batch(no, items, BATCH))
 }
 
-/// What keys are made of.
+/// The form of keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyForm {
@@ -70,7 +70,7 @@ impl KeyForm {
     }
 }
 
-/// What keys and values look like. A value says which key it is of, and which version.
+/// The form of keys and values. A value says which key it is of, and which version.
 pub struct Data {
     form: KeyForm,
     key_bytes: usize,

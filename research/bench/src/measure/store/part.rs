@@ -1,4 +1,4 @@
-//! What a phase has measured: by threads, by call or by block of calls.
+//! The times of a phase: by threads, by call or by block of calls.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::measure::kind::Figures;
 /// Calls between two looks at the clock where calls are not timed one by one.
 pub const BLOCK: usize = 64;
 
-/// What one thread did in a phase.
+/// The times of one thread in a phase.
 pub struct ThreadTimes {
     /// Its operations; more than calls, where a call is a batch.
     pub ops: u64,

@@ -41,7 +41,7 @@ pub fn is_scan(phase: &str) -> bool {
     SCANS.iter().any(|(name, ..)| *name == phase)
 }
 
-/// What a call is made with.
+/// The arguments of a call.
 #[derive(Default)]
 pub struct Args {
     pub id: u64,
@@ -160,7 +160,7 @@ impl Bench<'_> {
         Ok(ThreadTimes::new(times, ops))
     }
 
-    /// What was written for each byte that was loaded, since the store was made and until it has settled. Nobody
+    /// Bytes written for each byte that was loaded, since the store was made and until it has settled. Nobody
     /// else writes in this process meanwhile.
     pub fn written(&self) -> Result<Figures> {
         self.store.settle()?;
@@ -290,7 +290,7 @@ impl Bench<'_> {
         Ok(found)
     }
 
-    /// What it takes on disk while it is open.
+    /// The size of the store on disk while it is open.
     pub fn size(&self) -> Result<Figures> {
         if self.work.mode == SyncMode::Buffered {
             self.store.sync()?;

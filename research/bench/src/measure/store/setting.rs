@@ -1,4 +1,4 @@
-//! What the phases run over: the parameters, the keys and values, an open store.
+//! The setting that the phases run over: the parameters, the keys and values, an open store.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ pub enum Picks {
     Ascending,
 }
 
-/// What is timed.
+/// The unit that is timed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Timing {
@@ -108,7 +108,7 @@ pub struct Bench<'a> {
     pub dir: TempDir,
     pub seed: u64,
     pub store: Box<dyn KvStore>,
-    /// What the process had written before the store was made.
+    /// The bytes that the process had written before the store was made.
     pub begun: Written,
 }
 

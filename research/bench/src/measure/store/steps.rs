@@ -41,7 +41,7 @@ impl Bench<'_> {
         Ok(figures("seek", &parts))
     }
 
-    /// What it takes to turn round after a seek and a step: blocks of seeks with a step, and blocks of
+    /// The time to turn round after a seek and a step: blocks of seeks with a step, and blocks of
     /// seeks with a step there and one back, in turns. By one thread; nothing of stores whose cursors
     /// are not measured.
     pub fn turn(&self) -> Result<Figures> {

@@ -1,4 +1,4 @@
-//! What is counted of a stream, the same in each run.
+//! The counts of a stream, the same in each run.
 
 use std::ops::Bound::Unbounded;
 
@@ -84,7 +84,7 @@ pub fn lines(subject: &dyn Subject, stream: &Stream, epoch: u64) -> Result<Figur
 }
 
 /// Puts of new keys, each in an epoch of its own: the lines that it writes back itself, and those
-/// that the end of its epoch does. What has to write back at once is a split, which adds a page.
+/// that the end of its epoch does. Only a split, which adds a page, has to write back at once.
 pub fn plain(subject: &dyn Subject, stream: &Stream) -> Result<Figures> {
     let nodes = subject.pages()?.nodes;
     let (mut plain, mut plain_lines, mut most) = (0u64, 0, 0);

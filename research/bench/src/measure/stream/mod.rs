@@ -1,8 +1,8 @@
 //! Streams of gets, puts and removals over a tree of which half of the keys are there: the
 //! experiments of the BD+Tree paper (§1, §4).
 //!
-//! What is counted is counted on one thread, with epochs of a number of operations that end between
-//! two of them, so that it is the same in each run. Times are taken with epochs that a thread ends, or, as the tree
+//! Counts are taken on one thread, with epochs of a number of operations that end between
+//! two of them, so that they are the same in each run. Times are taken with epochs that a thread ends, or, as the tree
 //! counts, the operation that finds its epoch full.
 
 pub mod counts;
@@ -22,7 +22,7 @@ use crate::system::{BUFFERED, Readers, Subject, SystemSpec};
 use crate::trace::TraceStep;
 use crate::workload::OpKind;
 
-/// What is measured.
+/// The quantity that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -50,7 +50,7 @@ pub struct Streams {
     workload: Option<String>,
     /// A file instead.
     trace: Option<PathBuf>,
-    /// What key spaces, operations and epochs are divided by.
+    /// The divisor of key spaces, operations and epochs.
     #[serde(default = "one")]
     shrink: u64,
     /// Operations.

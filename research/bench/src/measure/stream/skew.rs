@@ -17,7 +17,7 @@ const PAIR_BYTES: u64 = 16;
 pub struct KeySkew {
     /// A name of Table 2 or Table 1.
     workload: String,
-    /// What key spaces and operations are divided by.
+    /// The divisor of key spaces and operations.
     #[serde(default = "one")]
     shrink: u64,
     /// Operations.

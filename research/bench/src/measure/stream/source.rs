@@ -23,7 +23,7 @@ const TABLE_2: [(&str, Skew, u64); 5] = [
 /// The sizes of a stream, and what random choices begin with.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamSizes {
-    /// What the key spaces of Table 2 are divided by.
+    /// The divisor of the key spaces of Table 2.
     pub shrink: u64,
     /// Operations, divided already.
     pub operations: u64,

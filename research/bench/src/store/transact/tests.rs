@@ -34,7 +34,7 @@ fn put(store: &dyn Transactional, key: &[u8], value: u32) {
     session(store).transact(Access::Write, &mut body).expect("no fault");
 }
 
-/// What transactions of both kinds see, which must be the same.
+/// The number that transactions of both kinds see, which must be the same.
 fn get(store: &dyn Transactional, key: &[u8]) -> Option<u32> {
     let [read, written] = [Access::Read, Access::Write].map(|access| {
         let mut found = None;

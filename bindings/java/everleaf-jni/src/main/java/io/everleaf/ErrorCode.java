@@ -1,6 +1,6 @@
 package io.everleaf;
 
-/** What went wrong. The numbers are those of the C library, and fixed for ever. */
+/** The codes of errors. The numbers are those of the C library, and fixed for ever. */
 public enum ErrorCode {
     /** Bytes of the pool are not what was written. The rest can still be used. */
     CORRUPT(-1),

@@ -12,7 +12,7 @@ public class EverleafException extends RuntimeException {
     private static final int ENOSPC = 28;
     private static final int EDQUOT = 122;
 
-    /** What the library says. */
+    /** The details that the library reports. */
     @SuppressWarnings("serial")
     record Details(ErrorCode code, int errno, String text, String place, byte[] key, long offset)
             implements Serializable {}
@@ -24,7 +24,7 @@ public class EverleafException extends RuntimeException {
         this.details = details;
     }
 
-    /** What went wrong. */
+    /** The code of the error. */
     public ErrorCode code() {
         return details.code;
     }

@@ -18,7 +18,7 @@ public abstract class Handle implements AutoCloseable {
     });
     private static final boolean TRACE = Boolean.getBoolean("everleaf.leak.trace");
 
-    /** What the cleaner needs: it must not know the object itself. */
+    /** The state that the cleaner needs: it must not know the object itself. */
     private static final class Held implements Runnable {
         private final long number;
         private final String what;

@@ -4,7 +4,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.Objects;
 
-/** Settings for opening a pool. What is not set has its default. Each setter returns this object. */
+/** Settings for opening a pool. A setting that is left out has its default. Each setter returns this object. */
 public final class Options {
     private static final long UNSET = Long.MIN_VALUE;
     private final long[] numbers = new long[16];

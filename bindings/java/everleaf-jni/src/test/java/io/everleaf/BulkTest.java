@@ -58,7 +58,7 @@ class BulkTest {
             transaction.put(tree, b("b"), b("3"));
             assertEquals(List.of("3", "2", "", "2"), texts(transaction.getMany(tree, keys)));
             tree.put(b("a"), b("4"));
-            // What was got counts as read.
+            // Values that were got count as read.
             assertThrows(ConflictException.class, transaction::commit);
         }
         assertThrows(NullPointerException.class, () -> tree.getMany(Arrays.asList(b("a"), null)));

@@ -7,7 +7,7 @@ import java.util.Arrays;
 import java.util.Comparator;
 import java.util.Random;
 
-/** What several tests need. */
+/** Helpers of several tests. */
 final class Help {
     /** As the store compares keys. */
     static final Comparator<byte[]> ORDER = Arrays::compareUnsigned;

@@ -181,7 +181,7 @@ class KillTest {
             }
             assertFalse(scan.next(), where);
             assertEquals(List.of(), db.check());
-            // What a look has made, such as a tree, ends no epoch of the program.
+            // Changes that a look has made, such as a new tree, end no epoch of the program.
             db.abandon();
         }
     }

@@ -39,7 +39,7 @@ class LeaksTest {
 
     @BeforeEach
     void listen() throws Exception {
-        // What earlier tests have left.
+        // Collects what earlier tests have left.
         collect();
         LOGGER.addHandler(handler);
         LOGGER.setUseParentHandlers(false);

@@ -25,7 +25,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What the model test does not do: pools, epochs, streams, transactions that meet. */
+/** Tests of what the model test does not do: pools, epochs, streams, transactions that meet. */
 class MethodsTest {
     @TempDir
     Path folder;

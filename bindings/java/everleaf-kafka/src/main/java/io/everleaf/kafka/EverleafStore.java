@@ -273,7 +273,7 @@ abstract class EverleafStore implements StateStore {
         return run("reading an offset of", () -> pool.offset(partition));
     }
 
-    /** What came after the last commit is taken back: Streams does not say whether the task ends well. */
+    /** Takes back what came after the last commit: Streams does not say whether the task ends well. */
     @Override
     public void close() {
         if (!isOpen) {

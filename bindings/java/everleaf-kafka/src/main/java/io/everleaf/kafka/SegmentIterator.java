@@ -12,7 +12,7 @@ import org.apache.kafka.streams.state.WindowStoreIterator;
 
 /**
  * An iterator over segments, one after the other. It is closed with the store: it has nothing then, and says so by an exception to
- * who asks for more. A segment that expires meanwhile ends.
+ * a caller that asks for more. A segment that expires meanwhile ends.
  */
 class SegmentIterator<K> implements org.apache.kafka.streams.state.KeyValueIterator<K, byte[]> {
     private final EverleafStore store;

@@ -23,8 +23,8 @@ import org.apache.kafka.streams.StreamsMetrics;
 import org.apache.kafka.streams.processor.StateStoreContext;
 
 /**
- * The metrics of one store, beside those that Streams measures around it. What RocksDB's stores have in the same meaning has the
- * same name; the group and the tags are the same in any case. The names of Streams itself are not used again.
+ * The metrics of one store, beside those that Streams measures around it. A metric that RocksDB's stores have in the same
+ * meaning has the same name; the group and the tags are the same in any case. The names of Streams itself are not used again.
  */
 final class StoreMetrics {
     private static final String GROUP = "stream-state-metrics";

@@ -44,7 +44,7 @@ final class StorePool implements Moment {
     private static final String DATA = "data";
     private static final String SEGMENT = "segment-";
 
-    /** What the last commit has left, for who reads nothing else. */
+    /** The state that the last commit has left, for readers of nothing else. */
     record Committed(NavigableMap<Long, SnapshotTree> trees, Position position, long time) implements Moment {
         private void close() {
             trees.values().forEach(SnapshotTree::close);
@@ -260,7 +260,7 @@ final class StorePool implements Moment {
         }
     }
 
-    /** What the last commit has left, or null if nothing has kept it: the next commit does. */
+    /** The state that the last commit has left, or null if nothing has kept it: the next commit does. */
     Committed committed() {
         keepsCommitted = true;
         return committed;

@@ -17,7 +17,7 @@ import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.processor.TaskId;
 import org.apache.kafka.streams.processor.api.RecordMetadata;
 
-/** What a store needs of a task. */
+/** The part of a task's context that a store needs. */
 final class Context implements StateStoreContext {
     final Map<String, Object> configs = new HashMap<>();
     StreamsMetrics metrics;

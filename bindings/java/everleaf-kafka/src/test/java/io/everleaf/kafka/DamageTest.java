@@ -145,7 +145,7 @@ class DamageTest {
         assertTrue(failure.getCause() instanceof CorruptException, "" + failure.getCause());
         int[] bounds = bounds(failure);
         assertTrue(bounds[0] < HIT && bounds[1] > HIT, failure.getMessage());
-        // What it names cannot be read, but for a key at its end, which is next to the page; everything else can.
+        // The named range cannot be read, but for a key at its end, which is next to the page; everything else can.
         for (int number = 0; number < KEYS; number++) {
             Bytes key = key(number);
             if (number <= bounds[0] || number >= bounds[1]) {

@@ -168,7 +168,7 @@ class DslTest {
             List<TestRecord<String, String>> others = expected.records.get(output);
             assertFalse(others.isEmpty(), output);
             if (output.equals("closed")) {
-                // What closes at once comes in the order of the store, which is that of time there and of keys here.
+                // Records that close at once come in the order of the store, which is that of time there and of keys here.
                 assertEquals(sorted(others), sorted(ours));
             } else if (output.equals("closed-sessions")) {
                 // A segment of RocksDB may go with the record that closes its sessions: then nobody hears of them.

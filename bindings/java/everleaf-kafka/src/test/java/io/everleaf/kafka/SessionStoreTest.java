@@ -32,7 +32,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What Kafka's own tests for session stores leave out. A segment is a minute long, and the retention two. */
+/** Tests that Kafka's own for session stores leave out. A segment is a minute long, and the retention two. */
 class SessionStoreTest {
     private static final TopicPartition LOG = new TopicPartition("application-s-changelog", 0);
     private static final long MINUTE = 60_000;

@@ -110,7 +110,7 @@ class StoreKillTest {
         }
     }
 
-    /** What a store must hold after so many operations. */
+    /** The contents that a store must have after so many operations. */
     private static final class Model {
         private final Kind kind;
         private final TreeMap<Bytes, TreeMap<Long, byte[]>> windows = new TreeMap<>();

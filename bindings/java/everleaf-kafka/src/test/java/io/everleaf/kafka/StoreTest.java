@@ -42,7 +42,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What Kafka's own tests leave out: commits, offsets, positions, isolation, and closes. */
+/** Tests that Kafka's own leave out: commits, offsets, positions, isolation, and closes. */
 class StoreTest {
     private static final TopicPartition LOG = new TopicPartition("application-s-changelog", 0);
     private static final TopicPartition OTHER = new TopicPartition("other", 3);

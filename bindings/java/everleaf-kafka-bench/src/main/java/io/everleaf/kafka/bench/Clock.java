@@ -12,7 +12,7 @@ record Clock(long wall, long cpu) {
         return new Clock(System.nanoTime(), THREADS.getCurrentThreadCpuTime());
     }
 
-    /** What the work has taken, which runs in this thread. */
+    /** The time that the work takes, which runs in this thread. */
     static Clock of(Runnable work) {
         Clock begun = now();
         work.run();

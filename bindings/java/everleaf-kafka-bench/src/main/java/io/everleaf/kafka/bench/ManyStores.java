@@ -16,7 +16,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
 final class ManyStores {
     private static final TopicPartition LOG = new TopicPartition("bench-changelog", 0);
 
-    /** What is done to all stores, one after the other, in the thread of a task. */
+    /** The work on all stores, one after the other, in the thread of a task. */
     enum Phase {
         MADE("made", 2_000),
         PUTS("puts", 0),

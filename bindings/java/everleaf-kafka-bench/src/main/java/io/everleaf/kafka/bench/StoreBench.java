@@ -19,12 +19,12 @@ import org.apache.kafka.streams.state.KeyValueStore;
 final class StoreBench {
     private static final TopicPartition LOG = new TopicPartition("bench-changelog", 0);
     private static final int SLICES = 5;
-    /** What the other store may take: 50 MiB of blocks and three memtables of 16 MiB. Its files are in the cache of the system, too. */
+    /** The other store's limit: 50 MiB of blocks and three memtables of 16 MiB. Its files are in the system's cache, too. */
     private static final String MEMORY_OF_ROCKSDB = "up to 103 MB";
     /** Pairs of a range. */
     private static final int RANGE = 100;
 
-    /** What is measured of both stores. */
+    /** The work that is measured of both stores. */
     enum Phase {
         PUT_FRESH("put, fresh", 1.2),
         PUT_OVER("put, over", 1.2),

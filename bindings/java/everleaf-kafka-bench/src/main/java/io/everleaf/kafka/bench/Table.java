@@ -5,9 +5,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 
-/** What was measured, beside its bar. */
+/** Measured figures, beside their bars. */
 final class Table {
-    /** What the figure of a row has to be. */
+    /** The side of its bar on which the figure of a row has to be. */
     enum Bar {
         AT_LEAST("≥"),
         AT_MOST("≤");
