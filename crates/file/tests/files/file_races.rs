@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -14,25 +14,31 @@ use everleaf_file::io::{Access, Io, IoFile, SimIo};
 
 use crate::toy::{Toy, options, path};
 
-/// Tells that a write begins, and waits until it may.
+/// A call of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// The write behind the superblocks that has this number.
+    Write(u64),
+    /// The next read behind them.
+    Read,
+    /// The next sync.
+    Sync,
+}
+
+/// Tells that a call begins, and waits until it may.
 struct Stop {
-    /// So many writes come before it.
-    after: u64,
+    at: Call,
     begins: Sender<()>,
     goes: Receiver<()>,
 }
 
-/// A disk of which a write can be held up.
+/// A disk of which a call can be held up.
 #[derive(Clone)]
 struct Halting {
     sim: SimIo,
     stop: Arc<Mutex<Option<Stop>>>,
     /// Writes behind the superblocks.
     writes: Arc<AtomicU64>,
-    /// Whether it is the next read that is held up.
-    holds_read: Arc<AtomicBool>,
-    /// The same of a sync.
-    holds_sync: Arc<AtomicBool>,
 }
 
 struct HaltingFile {
@@ -42,34 +48,23 @@ struct HaltingFile {
 
 impl Halting {
     fn new(sim: SimIo) -> Self {
-        let (holds_read, holds_sync) = Default::default();
-        Self { sim, stop: Arc::default(), writes: Arc::default(), holds_read, holds_sync }
+        Self { sim, stop: Arc::default(), writes: Arc::default() }
     }
 
-    /// Holds up the write behind so many others: says when it begins, and takes word that it may go on.
-    fn hold(&self, after: u64) -> (Receiver<()>, Sender<()>) {
+    /// Holds up a call: says when it begins, and takes word that it may go on.
+    fn hold(&self, at: Call) -> (Receiver<()>, Sender<()>) {
         let ((begins, begun), (go, goes)) = (channel(), channel());
-        let after = after + self.writes.load(Ordering::Relaxed);
-        *self.stop.lock().expect("no panic") = Some(Stop { after, begins, goes });
+        *self.stop.lock().expect("no panic") = Some(Stop { at, begins, goes });
         (begun, go)
     }
 
-    /// Holds up the next read in the same way.
-    fn hold_read(&self) -> (Receiver<()>, Sender<()>) {
-        let held = self.hold(u64::MAX / 2);
-        self.holds_read.store(true, Ordering::Relaxed);
-        held
+    /// Holds up the write behind so many others.
+    fn hold_write(&self, after: u64) -> (Receiver<()>, Sender<()>) {
+        self.hold(Call::Write(after + self.writes.load(Ordering::Relaxed)))
     }
 
-    /// Holds up the next sync in the same way.
-    fn hold_sync(&self) -> (Receiver<()>, Sender<()>) {
-        let held = self.hold(u64::MAX / 2);
-        self.holds_sync.store(true, Ordering::Relaxed);
-        held
-    }
-
-    fn stop_if(&self, is_it: impl Fn(&Stop) -> bool) {
-        let stop = self.stop.lock().expect("no panic").take_if(|stop| is_it(stop));
+    fn stop_at(&self, call: Call) {
+        let stop = self.stop.lock().expect("no panic").take_if(|stop| stop.at == call);
         if let Some(stop) = stop {
             stop.begins.send(()).expect("somebody listens");
             // Or that nobody is there any more.
@@ -100,23 +95,21 @@ impl Io for Halting {
 
 impl IoFile for HaltingFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        if offset >= SUPERBLOCKS && self.disk.holds_read.swap(false, Ordering::Relaxed) {
-            self.disk.stop_if(|_| true);
+        if offset >= SUPERBLOCKS {
+            self.disk.stop_at(Call::Read);
         }
         self.file.read_at(buf, offset)
     }
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if offset >= SUPERBLOCKS {
             let no = self.disk.writes.fetch_add(1, Ordering::Relaxed);
-            self.disk.stop_if(|stop| stop.after == no);
+            self.disk.stop_at(Call::Write(no));
         }
         self.file.write_at(bytes, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if self.disk.holds_sync.swap(false, Ordering::Relaxed) {
-            self.disk.stop_if(|_| true);
-        }
+        self.disk.stop_at(Call::Sync);
         self.file.sync_data()
     }
 
@@ -174,7 +167,7 @@ fn what_a_root_will_name_is_in_use_while_it_is_written() {
     };
     let (io, toy) = pool_with_value();
     // The root itself is written last.
-    let (begun, go) = io.hold(writes - 1);
+    let (begun, go) = io.hold_write(writes - 1);
     thread::scope(|scope| {
         let go = go;
         let checkpoint = scope.spawn(|| toy.checkpoint());
@@ -220,7 +213,7 @@ fn what_is_released_while_others_are_cleared_is_free_soon() {
         toy.file.extent_release(FIRST, PAGES);
         if meets {
             // The leaf of the table is not in memory.
-            let (begun, go) = io.hold_read();
+            let (begun, go) = io.hold(Call::Read);
             thread::scope(|scope| {
                 let go = go;
                 let checkpoint = scope.spawn(|| toy.checkpoint());
@@ -254,7 +247,7 @@ fn who_writes_waits_for_a_sync_before_what_is_held_fills_memory() {
     for i in 1..=400 {
         toy.set(&[(2, 0, i)]).expect("no fault");
     }
-    let (begun, go) = io.hold_sync();
+    let (begun, go) = io.hold(Call::Sync);
     toy.file.end_epoch().expect("no fault");
     let held = thread::scope(|scope| {
         let go = go;
